@@ -132,7 +132,9 @@ class UnknownModel(CallerError):
         self.served = served
 
     def __str__(self) -> str:
-        return f"this model is not served here; use one of {', '.join(self.served)} (names are case-sensitive)"
+        return (
+            f"this model is not served here; use one of {', '.join(self.served)} (names are case-sensitive)"
+        )
 
 
 class UnsupportedFeature(CallerError):
@@ -165,7 +167,9 @@ class StateTooLong(CallerError):
         self.chars, self.limit_chars = chars, limit_chars
 
     def __str__(self) -> str:
-        return f"the state has {self.chars} characters and {self.limit_chars} are allowed; shorten or split it"
+        return (
+            f"the state has {self.chars} characters and {self.limit_chars} are allowed; shorten or split it"
+        )
 
 
 class UnsupportedEncoding(CallerError):

@@ -88,9 +88,7 @@ class SingleFlight(Generic[K, V]):
         else:
             self._land(key, flight, lambda waiter: waiter.set_result(value))
 
-    def _land(
-        self, key: K, flight: "_Flight[V]", tell: Callable[[asyncio.Future[V]], object]
-    ) -> None:
+    def _land(self, key: K, flight: "_Flight[V]", tell: Callable[[asyncio.Future[V]], object]) -> None:
         if self._flights.get(key) is flight:
             del self._flights[key]
         for waiter in tuple(flight.waiters):

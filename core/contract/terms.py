@@ -41,7 +41,9 @@ class Terms:
 PLAIN = Terms()
 """The terms of a call that says nothing."""
 
-READ_HERE = frozenset({EVIDENCE_REVISION, EVIDENCE_VALID_UNTIL, CONTRACT_REVISION, NOUL_THRESHOLD, CACHE_CONTROL})
+READ_HERE = frozenset(
+    {EVIDENCE_REVISION, EVIDENCE_VALID_UNTIL, CONTRACT_REVISION, NOUL_THRESHOLD, CACHE_CONTROL}
+)
 
 
 def read_terms(headers: Iterable[tuple[bytes, bytes]]) -> Terms:

@@ -13,7 +13,9 @@ NAME: Final = "minilm-l6-v2-int8"
 RELEASE_DATE: Final = "2021-08-30"  # of the weights
 SOURCE_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Digest of model.safetensors of sentence-transformers/all-MiniLM-L6-v2; another file is another model."""
-RECIPE: Final = "onnx opset 20, int8 weights per channel, int8 embeddings, mean pooling and unit length inside/1"
+RECIPE: Final = (
+    "onnx opset 20, int8 weights per channel, int8 embeddings, mean pooling and unit length inside/1"
+)
 """How the source was turned into the artefact. A change of it is a new folder."""
 READOUT_VERSION: Final = 1  # of the code that turns vectors into probabilities
 MODEL_FILE: Final = "model.onnx"
@@ -45,7 +47,9 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = Manifest(**json.loads((folder / MANIFEST_FILE).read_bytes()))
     except FileNotFoundError:
-        raise SettingsError("engine.models_dir", f"no model in {folder}; run `python -m jobs.models`") from None
+        raise SettingsError(
+            "engine.models_dir", f"no model in {folder}; run `python -m jobs.models`"
+        ) from None
     except (OSError, ValueError, TypeError) as error:
         raise SettingsError("engine.models_dir", f"{folder} cannot be read ({error}); {_PREPARE}") from None
     if manifest.source_sha256 != SOURCE_SHA256:

@@ -13,6 +13,7 @@ class Item:
 
     state: str  # the text to judge; structured states arrive as compact JSON
     question: Question
+    isolation: str = ""  # items of other values share no cached work, so that none can time another's
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class Engine(Protocol):
 
     async def answer(self, items: Sequence[Item]) -> list[Reading | Exception]:
         """Answer each item, in order."""
+        ...
+
+    async def check_health(self) -> None:
+        """Raise when no item will ever be answered again."""
         ...
 
     async def close(self) -> None:

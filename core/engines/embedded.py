@@ -6,7 +6,8 @@ one in the batch, so that a text's vector would depend on the texts beside it; a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -30,9 +31,12 @@ from core.engines.profile import MAX_TOKENS, read_profile
 from core.engines.texts import option_texts, sides
 
 Vector = npt.NDArray[np.float32]  # (384,), length 1
+Known = Callable[[str], Vector]
 
 MAX_CACHED_TEXTS = 20_000  # 1.5 kB each
-CHARS_PER_TOKEN = 16  # a token of plain text is shorter than this; what lies far inside a long text is never read
+CHARS_PER_TOKEN = (
+    16  # a token of plain text is shorter than this; what lies far inside a long text is never read
+)
 ONE_QUESTION_TOKENS = 8  # what a question adds to a batch when the vectors of its options are known
 
 
@@ -65,33 +69,35 @@ class EmbeddedModel:
 
     def read(self, items: Sequence[Item]) -> list[Reading | Exception]:
         """Answer a batch, in order; a state shared by several items is encoded once."""
-        states: dict[str, tuple[Vector, int, bool]] = {}
+        states: dict[tuple[str, str], tuple[Vector, int, bool]] = {}
         readings: list[Reading | Exception] = []
         for item in items:
-            if item.state not in states:
-                states[item.state] = self._encoder.encode(item.state)
-            vector, tokens, truncated = states[item.state]
-            readings.append(Reading(self._distribution(vector, item.question), tokens, truncated))
+            whose = item.isolation, item.state
+            if whose not in states:
+                states[whose] = self._encoder.encode(item.state)
+            vector, tokens, truncated = states[whose]
+            known = partial(self._encoder.known, item.isolation)
+            readings.append(Reading(self._distribution(vector, item.question, known), tokens, truncated))
         return readings
 
-    def _distribution(self, state: Vector, question: Question) -> tuple[float, ...]:
+    def _distribution(self, state: Vector, question: Question, known: Known) -> tuple[float, ...]:
         if isinstance(question, Noul):
-            yes = _sigmoid(self._yes_logit(state, question))
+            yes = _sigmoid(self._yes_logit(state, question, known))
             return yes, 1.0 - yes
-        return self._over_options(state, question)
+        return self._over_options(state, question, known)
 
-    def _over_options(self, state: Vector, question: Choice | Score) -> tuple[float, ...]:
-        options = np.stack([self._encoder.known(text) for text in option_texts(question)])
+    def _over_options(self, state: Vector, question: Choice | Score, known: Known) -> tuple[float, ...]:
+        options = np.stack([known(text) for text in option_texts(question)])
         similarity = options @ state
         if question.instructions and not question.instructions.isspace():
-            asked = self._encoder.known(question.instructions)
+            asked = known(question.instructions)
             similarity = similarity + self._profile.instruction_weight * (options @ asked)
         return _softmax(self._profile.option_scale * similarity.astype(np.float64))
 
-    def _yes_logit(self, state: Vector, question: Noul) -> float:
+    def _yes_logit(self, state: Vector, question: Noul, known: Known) -> float:
         profile, near = self._profile, sides(question)
-        yes = None if near.yes is None else float(self._encoder.known(near.yes) @ state)
-        no = None if near.no is None else float(self._encoder.known(near.no) @ state)
+        yes = None if near.yes is None else float(known(near.yes) @ state)
+        no = None if near.no is None else float(known(near.no) @ state)
         if yes is not None and no is not None:
             return profile.sides_scale * (yes - no)
         if yes is not None:
@@ -110,7 +116,7 @@ class Encoder:
         self._session = onnxruntime.InferenceSession(
             str(folder / MODEL_FILE), _options(threads), providers=["CPUExecutionProvider"]
         )
-        self._known: dict[str, Vector] = {}
+        self._known: dict[tuple[str, str], Vector] = {}
         self._lock = Lock()
 
     def encode(self, text: str) -> tuple[Vector, int, bool]:
@@ -121,16 +127,17 @@ class Encoder:
         vector: Vector = self._session.run(None, feed)[0][0]
         return vector, len(ids), truncated
 
-    def known(self, text: str) -> Vector:
-        """The vector of a text that is likely to come again."""
+    def known(self, isolation: str, text: str) -> Vector:
+        """The vector of a text that is likely to come again; kept apart for each value of `isolation`."""
+        whose = isolation, text
         with self._lock:
-            vector = self._known.pop(text, None)
+            vector = self._known.pop(whose, None)
             if vector is not None:
-                self._known[text] = vector  # to the young end
+                self._known[whose] = vector  # to the young end
                 return vector
         vector = self.encode(text)[0]
         with self._lock:
-            self._known[text] = vector
+            self._known[whose] = vector
             if len(self._known) > MAX_CACHED_TEXTS:
                 del self._known[next(iter(self._known))]
         return vector

@@ -61,6 +61,6 @@ class FakeEngine:
         failure = self._fails(item) if self._fails else None
         if failure is not None:
             return failure
-        digest = blake2b(repr((self._seed, item)).encode()).digest()
+        digest = blake2b(repr((self._seed, item.state, item.question)).encode()).digest()
         weights = [1 + digest[option % len(digest)] for option in range(item.question.size)]
         return Reading(tuple(weight / sum(weights) for weight in weights), len(item.state.split()))

@@ -30,7 +30,9 @@ def sides(question: Noul) -> Sides:
     what they share does not count.
     """
     if question.yes and question.no:
-        return Sides(_joined(question.instructions, question.yes), _joined(question.instructions, question.no))
+        return Sides(
+            _joined(question.instructions, question.yes), _joined(question.instructions, question.no)
+        )
     yes = _joined(question.instructions, question.yes) or None
     return Sides(yes, question.no or None)
 

@@ -1,0 +1,1 @@
+"""Where decisions are kept and replayed: the first decision is the precedent."""

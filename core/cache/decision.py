@@ -1,0 +1,67 @@
+"""The unit that is stored and replayed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import orjson
+
+from core.contract.answers import margins as margins_of
+
+
+@dataclass(frozen=True)  # no slots: `replay_head` is kept beside the fields
+class Decision:
+    """The answers of one request, in the form in which they were first sent.
+
+    `answers` is the JSON object of the response, byte for byte, so that a replay repeats the first response.
+    """
+
+    key: bytes  # 16 bytes
+    model: str  # the response's `model`
+    answers: bytes  # compact JSON object: question id -> answer
+    margins: dict[str, float]  # question id -> margin in [0, 1], from the unrounded distribution
+    input_tokens: int = 0
+    output_tokens: int = 0
+    truncated: tuple[str, ...] = ()  # ids of the questions for which text was left out
+    tasks: tuple[str, ...] = ()  # ids of the registered tasks that took part
+    table_versions: tuple[str, ...] = ()  # "task@version" of every table that answered a question
+    answered_by: dict[str, str] = field(default_factory=dict)  # question id -> "table" or "model", tasks only
+    stored_at: float = 0.0  # Unix seconds
+    expires_at: float | None = None  # Unix seconds; None is never
+    last_expiry: float | None = None  # no renewal may pass this instant (evidence deadline, maximum age)
+    epoch: int = 0  # the purge epoch that the writer knew when its request began
+
+    def replay(self, now: float, thresholds: Mapping[str, float] | None = None) -> bytes:
+        """The response body of a replay: usage is zero, since the tokens belong to the first inference."""
+        head = self._head("replay", 0, 0, thresholds) if thresholds else self.replay_head
+        return head + b"%.3f}}" % max(0.0, now - self.stored_at)
+
+    def first_reply(
+        self, source: str, thresholds: Mapping[str, float] | None = None, *, stored: bool = True
+    ) -> bytes:
+        """The response body for a caller that waited for this decision; `source` is model or coalesced."""
+        head = self._head(source, self.input_tokens, self.output_tokens, thresholds)
+        return head + (b"0.0}}" if stored else b'0.0,"stored":false}}')
+
+    @cached_property
+    def replay_head(self) -> bytes:
+        """A replay's body up to its age: all that does not change between replays."""
+        return self._head("replay", 0, 0, None)
+
+    def _head(
+        self, source: str, input_tokens: int, output_tokens: int, thresholds: Mapping[str, float] | None
+    ) -> bytes:
+        margins = self._margins(thresholds) if thresholds else self.margins
+        about: dict[str, object] = {"source": source, "key": self.key.hex(), "margins": margins}
+        if self.truncated:
+            about["truncated"] = self.truncated
+        return b'{"model":%b,"answers":%b,"usage":%b,"x_precedent":%b,"age_s":' % (
+            orjson.dumps(self.model),
+            self.answers,
+            orjson.dumps({"input_tokens": input_tokens, "output_tokens": output_tokens}),
+            orjson.dumps(about)[:-1],
+        )
+
+    def _margins(self, thresholds: Mapping[str, float]) -> dict[str, float]:
+        asked = {name: given for name, given in orjson.loads(self.answers).items() if name in thresholds}
+        return {**self.margins, **margins_of(asked, thresholds)}

@@ -1,0 +1,1 @@
+"""One computation per key across all Routers: who computes, who waits, and what becomes of both."""

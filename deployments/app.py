@@ -1,0 +1,57 @@
+"""The app: every deployment, replica, actor and option, named here and nowhere else.
+
+`serve_config.yaml` names `deployments.app:build`. Serve validates `args:` by the annotation of `build`, which
+it can only do where that is the class itself: no postponed annotations in this file.
+"""
+
+from ray import serve
+from ray.serve.deployment import Application, Deployment
+
+from core.engines.registry import describe
+from deployments.check import refuse_misspelt
+from deployments.model import Model
+from deployments.paths import absolute_store
+from deployments.router import Router
+from deployments.settings import AppConfig
+
+DRAIN_POLL_S = 0.5
+SHUTDOWN_MARGIN_S = 5.0  # beyond the longest computation, for what is written afterwards
+
+
+def build(config: AppConfig) -> Application:
+    """Compose the app.
+
+    The engine is described once, here: each replica learns which engine the app was built for, and a Model
+    replica that loads another one does not become healthy.
+    """
+    if config.settings_file is not None:
+        refuse_misspelt(config)
+    config = config.model_copy(update={"store": absolute_store(config.store)})
+    spec = config.engine.spec()
+    engine = describe(spec)
+    model = _model(config).bind(spec, engine.fingerprint)
+    return _router(config).bind(config, engine, model)
+
+
+def _router(config: AppConfig) -> Deployment:
+    # The class builds its ASGI application itself: one given to `ingress` would be copied by pickle.
+    ingress = serve.ingress()(Router)
+    return serve.deployment(
+        name="Router",
+        num_replicas=config.router.replicas,
+        max_ongoing_requests=config.router.max_ongoing_requests,
+        ray_actor_options={"num_cpus": config.router.num_cpus},
+        graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
+        graceful_shutdown_timeout_s=config.deadline_s + SHUTDOWN_MARGIN_S,
+    )(ingress)
+
+
+def _model(config: AppConfig) -> Deployment:
+    return serve.deployment(
+        name="Model",
+        num_replicas=config.model.replicas,
+        max_ongoing_requests=config.model.max_ongoing_requests,
+        ray_actor_options={"num_cpus": config.model.num_cpus, "num_gpus": config.model.num_gpus},
+        graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
+        graceful_shutdown_timeout_s=config.deadline_s + SHUTDOWN_MARGIN_S,
+    )(Model)

@@ -1,0 +1,125 @@
+"""`/v1/cache`: what the cache did for a tenant, and purging it."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from core.cache.cache import DecisionCache
+from core.cache.fences import Scope
+from core.contract.strict_json import encode
+from core.errors import Forbidden, InvalidRequest, Problem
+from deployments.auth import ANYBODY, Caller, Callers, Right
+
+audit = logging.getLogger("ray.serve.precedent.audit")
+
+FILTERS = ("tenant", "deployment", "evidence", "contract", "task", "table_version")
+
+
+def cache_routes(
+    cache: DecisionCache,
+    callers: Callers,
+    coalesced: Callable[[str | None], int],
+    clock: Callable[[], float] = time.time,
+) -> APIRouter:
+    """The routes over one Router's cache.
+
+    Args:
+        cache: this Router's.
+        callers: whose request it is.
+        coalesced: how many callers of a tenant, or of all, waited for somebody else's computation.
+        clock: Unix seconds.
+    """
+    routes = APIRouter()
+
+    @routes.get("/v1/cache", summary="What this Router's cache did for your tenant")
+    async def report(request: Request) -> Response:
+        caller = _caller(callers, request, Right.READ)
+        return _json(await _report(cache, caller, coalesced, clock()))
+
+    @routes.delete("/v1/cache", summary="Fence off stored decisions: none of them is replayed again")
+    async def purge(request: Request) -> Response:
+        caller = _caller(callers, request, Right.PURGE)
+        scope = read_scope(request.query_params.multi_items(), caller)
+        now = clock()
+        purged = await cache.purge(scope, now)
+        fenced = _named(purged.scope)
+        audit.warning("purge by %s at %.3f: %s, epoch %s", caller.name, now, ascii(fenced), purged.epoch)
+        return _json(
+            {
+                "fenced": fenced,
+                "epoch": purged.epoch,
+                "in_force": "here now, on every other Router within 1 s"
+                if purged.epoch is not None
+                else "here now; the store did not answer, other Routers learn of it when it does",
+            }
+        )
+
+    return routes
+
+
+def read_scope(pairs: list[tuple[str, str]], caller: Caller) -> Scope:
+    """The scope that a purge's query asks for, kept inside the caller's tenant.
+
+    Raises:
+        InvalidRequest: an unknown or doubled filter, no filter at all, or `all` beside others.
+        Forbidden: another tenant's decisions.
+    """
+    given = dict(pairs)
+    unknown = sorted(given.keys() - {*FILTERS, "all"})
+    if unknown or len(given) != len(pairs):
+        raise _invalid(f"filters are {', '.join(FILTERS)} and all=true, each at most once")
+    everything = given.pop("all", None)
+    if everything not in (None, "true"):
+        raise _invalid("all takes no other value than true")
+    if any(not value for value in given.values()):
+        raise _invalid("a filter has no value; leave it out, or spell out all=true")
+    filters = {name: given.get(name) for name in FILTERS}
+    scope = Scope(**filters, everything=everything is not None)  # refuses none, and all beside others
+    if caller is ANYBODY:
+        return scope
+    if scope.tenant not in (None, caller.tenant):
+        raise Forbidden("purge of another tenant")
+    return replace(scope, tenant=caller.tenant, everything=False)
+
+
+async def _report(
+    cache: DecisionCache, caller: Caller, coalesced: Callable[[str | None], int], now: float
+) -> dict[str, Any]:
+    tenant = None if caller is ANYBODY else caller.tenant
+    stats = cache.stats(tenant)
+    report: dict[str, Any] = {
+        "tenant": caller.tenant,
+        "hits": stats.hits,
+        **asdict(stats.tally),
+        "coalesced": coalesced(tenant),
+        "errors": stats.errors,
+        "evictions": stats.evictions,
+        "store": {"reading": stats.reading, "writing": stats.writing, "timeouts": stats.timeouts},
+        "memory_entries": stats.entries,
+    }
+    if tenant is None:  # how much others keep is nobody else's business
+        report |= {"entries": await cache.count(now), "oddities": asdict(stats.oddities)}
+    return report
+
+
+def _caller(callers: Callers, request: Request, right: Right) -> Caller:
+    caller = callers.caller(request.scope["headers"])
+    caller.require(right)
+    return caller
+
+
+def _named(scope: Scope) -> dict[str, Any]:
+    return {"all": True} if scope.everything else dict(scope.members())
+
+
+def _invalid(msg: str) -> InvalidRequest:
+    return InvalidRequest((Problem(("query",), msg, "value_error"),))
+
+
+def _json(value: dict[str, Any]) -> Response:
+    return Response(encode(value), media_type="application/json")

@@ -1,0 +1,145 @@
+"""Refuse misspelt settings, ours and Ray's, before anything starts.
+
+Ray reads a settings file with models that ignore unknown names: `num_replica: 4` is accepted to no effect.
+`make serve` and `python -m deployments.check serve_config.yaml` compare every name with Ray's models. `serve
+run` and `serve deploy` parse the file on their own and hand only `args:` to the app; with `settings_file` set
+there, the app reads the file once more when it is built, and refuses the same mistakes.
+"""
+
+import difflib
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from ray.serve.config import AutoscalingConfig
+from ray.serve.schema import (
+    DeploymentSchema,
+    RayActorOptionsSchema,
+    ServeDeploySchema,
+)
+
+from core.errors import SettingsError
+from deployments.paths import CHECKOUT
+from deployments.settings import AppConfig
+
+M = TypeVar("M", bound=BaseModel)
+
+OUR_IMPORT_PATH = "deployments.app:build"
+
+# Where Ray declares a dict, or a union with one, the model that will read it.
+_MODELS: Mapping[tuple[type[BaseModel], str], type[BaseModel]] = {
+    (DeploymentSchema, "autoscaling_config"): AutoscalingConfig,
+    (DeploymentSchema, "ray_actor_options"): RayActorOptionsSchema,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Check the named file; print what is wrong. Exit status 0 or 2."""
+    path = Path(arguments[0]) if arguments else CHECKOUT / "serve_config.yaml"
+    try:
+        read_settings(path)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"{path}: every setting is known and in range")
+    return 0
+
+
+def read_settings(path: Path) -> ServeDeploySchema:
+    """Read a settings file as strictly as this module can.
+
+    Raises:
+        SettingsError: the first problem: where, what, and what may have been meant.
+    """
+    settings = _validated(_parse(path), ServeDeploySchema)
+    for index, app in enumerate(settings.applications):
+        if app.import_path == OUR_IMPORT_PATH:
+            _validated(app.args, AppConfig, f"applications.{index}.args")
+    return settings
+
+
+def refuse_misspelt(config: AppConfig) -> None:
+    """Check the file that `config` says it came from.
+
+    Raises:
+        SettingsError: a misspelt setting, a missing file, or a file that says something else than `config`.
+    """
+    path = CHECKOUT / str(config.settings_file)
+    apps = read_settings(path).applications
+    if not any(
+        AppConfig.model_validate(app.args) == config for app in apps if app.import_path == OUR_IMPORT_PATH
+    ):
+        raise SettingsError(
+            "settings_file",
+            f"{path} is not the file that this app was started with: its args differ; name the right file, "
+            "or leave settings_file out to start without checking Ray's own settings",
+        )
+
+
+def misspelt(raw: Mapping[str, Any], model: type[BaseModel], at: str = "") -> Iterator[SettingsError]:
+    """Names in `raw` that `model`, or a model inside it, does not have."""
+    known = {alias for name, field in model.model_fields.items() for alias in (name, field.alias) if alias}
+    for name, value in raw.items():
+        where = f"{at}.{name}" if at else str(name)
+        if name not in known:
+            yield SettingsError(where, _unknown(str(name), known))
+            continue
+        inner = _inner_model(model, name)
+        if inner is not None:
+            for index, part in enumerate(value if isinstance(value, list) else [value]):
+                if isinstance(part, Mapping):
+                    yield from misspelt(part, inner, f"{where}.{index}" if isinstance(value, list) else where)
+
+
+def _inner_model(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    if (model, name) in _MODELS:
+        return _MODELS[model, name]
+    field = model.model_fields.get(name)
+    return None if field is None else next(_models_in(field.annotation), None)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401  whatever a type annotation may be
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        if issubclass(annotation, BaseModel):
+            yield annotation
+        return
+    for argument in typing.get_args(annotation):
+        yield from _models_in(argument)
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+    return f"there is no such setting; {meant}"
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(str(path), f"cannot be read: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise SettingsError(str(path), f"is not YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise SettingsError(str(path), "is not a mapping of settings")
+    return raw
+
+
+def _validated(raw: Mapping[str, Any], model: type[M], at: str = "") -> M:
+    for problem in misspelt(raw, model, at):
+        raise problem
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, [at, *first["loc"]] if at else first["loc"])) or "settings"
+        raise SettingsError(where, first["msg"].removeprefix("Value error, ")) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,18 @@
+"""Where this checkout is, and what a relative path in the settings is relative to."""
+
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+_SQLITE = "sqlite:///"
+
+
+def absolute_store(url: str) -> str:
+    """The store's URL with a relative SQLite path made absolute.
+
+    A replica's working directory is not that of whoever started Ray, so a relative path is taken from the
+    checkout, where the settings file lies.
+    """
+    if not url.startswith(_SQLITE):
+        return url
+    return f"{_SQLITE}{CHECKOUT / url.removeprefix(_SQLITE)}"

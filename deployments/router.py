@@ -1,0 +1,125 @@
+"""The ingress: HTTP, the decision cache and the policy, in one process."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from ray.serve.handle import DeploymentHandle
+
+from core.cache.cache import DecisionCache, Limits
+from core.cache.retention import Retention
+from core.cache.stores import open_store
+from core.contract.request import Contract
+from core.engines.registry import EngineIdentity
+from core.routing import Decider
+from deployments.auth import Callers, Keys, Open
+from deployments.bodies import BodyLimits
+from deployments.cache_routes import cache_routes
+from deployments.http import AsgiApp, HttpApp
+from deployments.ingress import ingress_warnings
+from deployments.pages import ServedModel, build_pages
+from deployments.remote_engine import RemoteEngine
+from deployments.settings import AppConfig
+
+log = logging.getLogger("ray.serve.precedent")  # its parent writes the replica's log file
+
+PROBE_TIMEOUT_S = 1.0
+KEYS_RELOAD_S = 1.0
+
+
+class Router:
+    """Receive HTTP and settle requests.
+
+    Args:
+        config: the app's settings.
+        engine: the engine that every Model replica must have loaded.
+        model: reaches the Model replicas.
+    """
+
+    def __init__(self, config: AppConfig, engine: EngineIdentity, model: "DeploymentHandle[Any]") -> None:
+        for warning in ingress_warnings(os.environ):
+            log.warning(warning)
+        self._config = config
+        self._engine = engine
+        self._keys = None if config.keys_file is None else Keys(Path(config.keys_file))
+        self._remote = RemoteEngine(engine, model.answer.remote)
+        self._cache = DecisionCache(
+            open_store(config.store, max_entries=config.cache.max_entries),
+            Retention(ttl_s=config.cache.ttl_s),
+            Limits(memory_entries=config.cache.l1_entries),
+        )
+        self._decider = Decider(
+            contract=Contract(
+                models=config.model_names(engine.name),
+                max_questions=config.limits.max_questions,
+                max_state_chars=config.limits.max_state_chars,
+            ),
+            fingerprint=engine.fingerprint,
+            engine=self._remote,
+            cache=self._cache,
+            clock=time.time,
+            deadline_s=config.deadline_s,
+        )
+
+    def __serve_build_asgi_app__(self) -> AsgiApp:  # noqa: PLW3201  the name that Serve looks for
+        """The application that Serve puts behind the ingress."""
+        callers: Callers = self._keys or Open()
+        served = tuple(
+            ServedModel(name, f"answered by {self._engine.name}", self._engine.release_date)
+            for name in self._config.model_names(self._engine.name)
+        )
+        pages = build_pages(version("precedent"), served, callers, self._readiness, self._lifespan)
+        pages.include_router(cache_routes(self._cache, callers, self._coalesced))
+        return HttpApp(
+            decider=self._decider,
+            pages=pages,
+            callers=callers,
+            deployment=self._config.deployment,
+            limits=BodyLimits(self._config.limits.max_body_bytes, self._config.limits.receive_s),
+            clock=time.time,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
+        chores = [asyncio.create_task(self._cache.keep_up(time.time)), asyncio.create_task(self._reload_keys())]
+        yield
+        await self._decider.drain()
+        for chore in chores:
+            chore.cancel()
+        await asyncio.wait(chores)
+        await self._cache.maintain(time.time())
+        await self._cache.close()
+
+    async def _reload_keys(self) -> None:
+        while self._keys is not None:
+            await asyncio.sleep(KEYS_RELOAD_S)
+            problem = self._keys.reload()
+            if problem is not None:
+                log.error(problem)
+
+    async def _readiness(self) -> dict[str, Any]:
+        model_up = await self._model_answers()
+        return {
+            "ready": model_up,
+            "model": "up" if model_up else "no replica answers; stored decisions are replayed all the same",
+            "engine": self._engine.name,
+            "fingerprint": self._engine.fingerprint,
+        }
+
+    async def _model_answers(self) -> bool:
+        with contextlib.suppress(Exception):  # whatever it is, the model does not answer
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                return await self._remote.answer([]) == []
+        return False
+
+    def _coalesced(self, tenant: str | None) -> int:
+        by_tenant = self._decider.coalesced
+        return by_tenant.total() if tenant is None else by_tenant[tenant]

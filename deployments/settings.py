@@ -1,0 +1,134 @@
+"""The settings of the app: what stands under `args:` in serve_config.yaml.
+
+A misspelt name, a value out of range and an impossible pair are refused before anything starts, with a
+sentence that shows both values. Units are in the names. `core` never sees these classes.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from core.engines.artefact import FOLDER
+from core.engines.registry import EngineSpec
+from deployments.paths import CHECKOUT
+
+ALIAS = "jev-latest"  # the name that clients send when they name no model of their own
+CLIENT_TIMEOUT_S = 10.0  # the official client gives up, and sends again, after this long without an answer
+TOKENS_OF_A_SHORT_ITEM = 16  # a batch of the shortest real questions; longer ones fill it sooner
+
+
+def _yaml_switch(value: object) -> object:
+    # YAML 1.1 reads a bare `on` or `off` as a boolean.
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+
+Mode = Annotated[Literal["on", "off"], BeforeValidator(_yaml_switch)]
+Fraction = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Settings(BaseModel):
+    """What all settings have in common: they cannot be misspelt, and cannot change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class EngineSettings(Settings):
+    """The model, and what it may use of its machine."""
+
+    kind: Literal["embedded", "fake"] = "embedded"
+    models_dir: str = ".precedent/models"  # where `python -m jobs.models` put the embedded model
+    threads: int = Field(1, ge=1, le=256)
+    max_batch_tokens: int = Field(4_096, ge=512)
+    seed: int = 0  # fake: another seed is another engine
+    delay_s: float = Field(0.0, ge=0, allow_inf_nan=False)  # fake: how long a call takes
+
+    def spec(self) -> EngineSpec:
+        """The engine in the words of `core`."""
+        own = self.model_dump(exclude={"models_dir"})
+        return EngineSpec(model_dir=str(CHECKOUT / self.models_dir / FOLDER), **own)
+
+
+class CacheSettings(Settings):
+    """How long decisions are kept, and how many."""
+
+    mode: Mode = "on"
+    ttl_s: float | None = Field(
+        None, ge=0, allow_inf_nan=False, strict=True
+    )  # None is for ever, 0 is not at all
+    max_entries: int = Field(1_000_000, ge=1)  # in the store; the least recently stored leaves first
+    l1_entries: int = Field(20_000, ge=0)  # in the memory of each Router replica
+
+
+class LimitSettings(Settings):
+    """What a caller may send."""
+
+    max_body_bytes: int = Field(2 * 1024 * 1024, ge=1_024, le=64 * 1024 * 1024)  # as sent, and decompressed
+    max_state_chars: int = Field(200_000, ge=1)
+    max_questions: int = Field(512, ge=1)
+    receive_s: float = Field(10.0, gt=0, allow_inf_nan=False)  # for a body to arrive
+
+    @model_validator(mode="after")
+    def _a_state_fits_into_a_body(self) -> Self:
+        if self.max_state_chars > self.max_body_bytes:
+            raise ValueError(
+                f"max_state_chars={self.max_state_chars} can never be reached: a body holds at most "
+                f"max_body_bytes={self.max_body_bytes}; raise the one or lower the other"
+            )
+        return self
+
+
+class RouterSettings(Settings):
+    """The replicas that receive HTTP, look up and decide."""
+
+    replicas: int = Field(1, ge=1)
+    num_cpus: Fraction = 0.5  # what Ray reserves for each; a reservation, not a limit
+    max_ongoing_requests: int = Field(2_000, ge=1)  # requests that wait for the model count; hits pass them
+
+
+class ModelSettings(Settings):
+    """The replicas that run the engine."""
+
+    replicas: int = Field(1, ge=1)
+    num_cpus: Fraction = 0.5
+    num_gpus: float = Field(0.0, ge=0)
+    max_ongoing_requests: int = Field(512, ge=1)
+
+
+class AppConfig(Settings):
+    """Everything that `serve_config.yaml` may say about Precedent."""
+
+    deployment: str = Field("default", min_length=1, max_length=128)  # a part of every key
+    models: tuple[str, ...] = ()  # names that requests may use, beside the engine's own and `jev-latest`
+    engine: EngineSettings = EngineSettings()
+    store: str = "sqlite:///.precedent/decisions.db"
+    cache: CacheSettings = CacheSettings()
+    limits: LimitSettings = LimitSettings()
+    keys_file: str | None = None  # API keys; without it the service only listens on this machine
+    deadline_s: float = Field(9.0, gt=0, allow_inf_nan=False)
+    router: RouterSettings = RouterSettings()
+    model: ModelSettings = ModelSettings()
+    settings_file: str | None = None  # the file these settings came from, read again for Ray's own names
+
+    def model_names(self, engine: str) -> tuple[str, ...]:
+        """Names that requests may use, without repeats: the engine's first."""
+        return tuple(dict.fromkeys((engine, ALIAS, *self.models)))
+
+    @model_validator(mode="after")
+    def _an_answer_comes_before_clients_give_up(self) -> Self:
+        if self.deadline_s >= CLIENT_TIMEOUT_S:
+            raise ValueError(
+                f"deadline_s={self.deadline_s:g} comes too late: clients give up after "
+                f"{CLIENT_TIMEOUT_S:g} s and send the request again; choose less"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_batch_can_fill(self) -> Self:
+        fills = self.engine.max_batch_tokens // TOKENS_OF_A_SHORT_ITEM
+        if self.model.max_ongoing_requests < fills:
+            raise ValueError(
+                f"engine.max_batch_tokens={self.engine.max_batch_tokens} can never fill with short "
+                f"questions: it holds {fills} of them and a Model replica takes model.max_ongoing_requests="
+                f"{self.model.max_ongoing_requests} at a time; raise the latter to {fills}"
+            )
+        return self
