@@ -1,1 +1,4 @@
-"""Precedent's library: values in, values out. No Ray, no HTTP framework, no environment, no clock of its own."""
+"""Precedent's library: values in, values out.
+
+No Ray, no HTTP framework, no environment, no clock of its own.
+"""

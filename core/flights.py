@@ -1,8 +1,8 @@
 """One computation per key in this process: callers join it, leave it, and never disturb one another.
 
 The work belongs to the server and not to a caller. Any caller may leave, the first one included, and the work
-goes on: its answer is stored, and the client that gave up and asks again finds it. A failure reaches those who
-waited and is forgotten. A hang is bounded. A flight removes itself, once, by identity.
+goes on: its answer is stored, and the client that gave up and asks again finds it. A failure reaches those
+who waited and is forgotten. A hang is bounded. A flight removes itself, once, by identity.
 """
 
 import asyncio
@@ -78,11 +78,12 @@ class SingleFlight(Generic[K, V]):
             async with asyncio.timeout(self._max_s) as limit:
                 value = await work()
         except asyncio.CancelledError:
-            # The loop stops, or something inside `work` was cancelled. The callers were not: they get an error.
+            # The loop stops, or something inside `work` was cancelled. The callers were not: they get an
+            # error.
             stopped = EngineUnavailable("the computation was cancelled")
             self._land(key, flight, lambda waiter: waiter.set_exception(stopped))
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is belongs to the waiters
+        except Exception as error:
             failure = DeadlineExceeded(self._max_s) if limit.expired() else error
             self._land(key, flight, lambda waiter: waiter.set_exception(failure))
         else:

@@ -1,9 +1,10 @@
 """When two requests are the same.
 
-The key is a BLAKE2b-128 digest (RFC 7693) of an envelope in which every part is preceded by its length, so that
+The key is a BLAKE2b-128 digest (RFC 7693) of an envelope in which every part is preceded by its length, so
+that
 no two different requests share an encoding: tenant `ab` with deployment `c` is not tenant `a` with `bc`. The
-parts are, in order: the format's version, tenant, deployment, evidence revision, contract revision, fingerprint
-of the engine, the task with its context revision, and the request in its compact form.
+parts are, in order: the format's version, tenant, deployment, evidence revision, contract revision,
+fingerprint of the engine, the task with its context revision, and the request in its compact form.
 
 The request is keyed by exclusion: every member of a body counts, known or not, unless `NOT_IN_THE_KEY` in
 `core.contract.request` names it.

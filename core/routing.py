@@ -6,8 +6,8 @@
     4. a decision in the store
     5. the engine; what it says is stored, and the first decision stored is everybody's answer
 
-Evidence is checked before the first step and after the last: what rests on expired evidence is not replayed, not
-computed and not stored.
+Evidence is checked before the first step and after the last: what rests on expired evidence is not replayed,
+not computed and not stored.
 """
 
 from collections import Counter
@@ -19,14 +19,16 @@ from functools import lru_cache
 from core.cache.cache import DecisionCache
 from core.cache.decision import Decision
 from core.contract.answers import write_answers
-from core.contract.request import Contract, Request, parse
+from core.contract.request import Contract, Request, open_body, read
+from core.contract.strict_json import looks_spaced
 from core.contract.terms import PLAIN, Terms
 from core.engines.base import Engine, Item, Reading
-from core.errors import EngineFailed, EvidenceExpired, NotCached, PrecedentError
+from core.errors import EngineFailed, EvidenceExpired, MalformedBody, NotCached, PrecedentError
 from core.flights import SingleFlight
 from core.identity import Identity, KeyOf, keyer
 
 MAX_SPELLINGS = 100_000
+MAX_SPELLED_BYTES = 4_096  # larger bodies are cheaper to read again than to remember
 MAX_LANES = 10_000
 
 
@@ -109,7 +111,8 @@ class Decider:
         """The decision in memory for exactly this body, without parsing it.
 
         A body in compact form is what its key is made of, so its digest is the key. Another spelling of the
-        same request is recognised once it has been parsed.
+        same request is decoded once and then remembered with its key. Neither is validated: where there is a
+        decision, there was a valid request.
 
         Raises:
             EvidenceExpired: the evidence is no longer valid.
@@ -118,29 +121,32 @@ class Decider:
             _refuse_expired_evidence(terms, now)
             if terms.no_cache:
                 return None
-        key = lane.key_of(body)
-        decision = self._cache.peek(self._spellings.get(key, key), now)
+        key = self._key_at_a_glance(body, lane)
+        decision = None if key is None else self._cache.peek(key, now)
         return decision if decision is not None and _is_young(decision, terms, now) else None
 
     async def decide(self, body: bytes, lane: Lane, terms: Terms = PLAIN) -> Outcome:
         """Settle a request: replay its decision, or make it.
 
         Raises:
-            CallerError: the body is not a valid request, its evidence has expired, or only a stored decision was
-                wanted and there is none.
+            CallerError: the body is not a valid request, its evidence has expired, or only a stored decision
+                was wanted and there is none.
             RetryLater: no answer could be had; nothing was stored.
         """
         now = self._clock()
         _refuse_expired_evidence(terms, now)
-        request = parse(body, self._contract)
-        key = lane.key_of(request.compact)
-        if request.compact != body:
+        opened = open_body(body)
+        key = lane.key_of(opened.compact)
+        if opened.compact != body and len(body) <= MAX_SPELLED_BYTES:
             self._remember_spelling(lane.key_of(body), key)
         decision = None if terms.no_cache else self._cache.peek(key, now)
+        if decision is not None and _is_young(decision, terms, now):
+            return Outcome(decision, Source.REPLAY)  # it is there, so this body was a valid request before
+        request = read(opened, self._contract)
         if decision is None and not terms.no_cache and _is_picky(terms):
             decision = await self._cache.get(key, lane.identity, now, request.questions)
-        if decision is not None and _is_young(decision, terms, now):
-            return Outcome(decision, Source.REPLAY)
+            if decision is not None and _is_young(decision, terms, now):
+                return Outcome(decision, Source.REPLAY)
         if terms.only_if_cached:
             raise NotCached
         return await self._fly(
@@ -206,6 +212,22 @@ class Decider:
             raise
         except Exception as error:
             raise EngineFailed(type(error).__name__) from error
+
+    def _key_at_a_glance(self, body: bytes, lane: Lane) -> bytes | None:
+        """The key of a body that was met before, or is in compact form; None when it is not even JSON."""
+        is_short = len(body) <= MAX_SPELLED_BYTES
+        if is_short or not looks_spaced(body):
+            digest = lane.key_of(body)
+            known = self._spellings.get(digest)
+            if known is not None or not looks_spaced(body):
+                return known or digest
+        try:
+            key = lane.key_of(open_body(body).compact)
+        except MalformedBody:
+            return None
+        if is_short:
+            self._remember_spelling(digest, key)
+        return key
 
     def _remember_spelling(self, digest: bytes, key: bytes) -> None:
         if len(self._spellings) >= MAX_SPELLINGS:

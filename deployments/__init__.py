@@ -1,0 +1,1 @@
+"""Ray Serve shells: nothing here decides anything about the domain."""

@@ -14,6 +14,7 @@ from deployments.paths import absolute_store
 from deployments.router import Router
 from deployments.settings import AppConfig
 
+START_ATTEMPTS = 3  # what keeps a replica from starting is rarely gone by the twentieth time, Serve's default
 DRAIN_POLL_S = 0.5
 SHUTDOWN_MARGIN_S = 5.0  # beyond the longest computation, for what is written afterwards
 
@@ -41,6 +42,7 @@ def _router(config: AppConfig) -> Deployment:
         num_replicas=config.router.replicas,
         max_ongoing_requests=config.router.max_ongoing_requests,
         ray_actor_options={"num_cpus": config.router.num_cpus},
+        max_constructor_retry_count=START_ATTEMPTS,
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
         graceful_shutdown_timeout_s=config.deadline_s + SHUTDOWN_MARGIN_S,
     )(ingress)
@@ -52,6 +54,7 @@ def _model(config: AppConfig) -> Deployment:
         num_replicas=config.model.replicas,
         max_ongoing_requests=config.model.max_ongoing_requests,
         ray_actor_options={"num_cpus": config.model.num_cpus, "num_gpus": config.model.num_gpus},
+        max_constructor_retry_count=START_ATTEMPTS,
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
         graceful_shutdown_timeout_s=config.deadline_s + SHUTDOWN_MARGIN_S,
     )(Model)

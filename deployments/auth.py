@@ -1,7 +1,7 @@
 """API keys: whose request it is, and what that caller may do.
 
-A keys file names each key by its SHA-256 digest, so that the file alone opens nothing. Keys are 256 random bits; a
-slow password hash would add nothing but time. The tenant comes from the key and from nowhere else.
+A keys file names each key by its SHA-256 digest, so that the file alone opens nothing. Keys are 256 random
+bits; a slow password hash would add nothing but time. The tenant comes from the key and from nowhere else.
 
     keys:
       - sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
@@ -97,8 +97,8 @@ class _File(BaseModel):
 class Keys:
     """The keys of one file, read again when it changes.
 
-    A file that became unreadable or wrong leaves the keys of the last good one in force and says so once: a typing
-    error while revoking one key must not lock everybody out.
+    A file that became unreadable or wrong leaves the keys of the last good one in force and says so once: a
+    typing error while revoking one key must not lock everybody out.
 
     Args:
         path: the keys file.
@@ -130,8 +130,8 @@ class Keys:
         Raises:
             MissingCredentials: no Bearer key.
             WrongCredentials: a key that is not in the file.
-            AmbiguousCredentials: more than one Authorization header: whoever reads another one than we do would
-                see another caller.
+            AmbiguousCredentials: more than one Authorization header: whoever reads another one than we do
+                would see another caller.
         """
         given = [value for name, value in headers if name == b"authorization"]
         if len(given) > 1:

@@ -1,4 +1,4 @@
-"""What a response says about caching, in the words of HTTP: `Age` (RFC 9111) and `Cache-Status` (RFC 9211)."""
+"""What a response says about caching, in HTTP's words: `Age` (RFC 9111), `Cache-Status` (RFC 9211)."""
 
 from core.cache.decision import Decision
 from core.contract.terms import Terms

@@ -30,6 +30,7 @@ from deployments.settings import AppConfig
 M = TypeVar("M", bound=BaseModel)
 
 OUR_IMPORT_PATH = "deployments.app:build"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 # Where Ray declares a dict, or a union with one, the model that will read it.
 _MODELS: Mapping[tuple[type[BaseModel], str], type[BaseModel]] = {
@@ -59,7 +60,8 @@ def read_settings(path: Path) -> ServeDeploySchema:
     settings = _validated(_parse(path), ServeDeploySchema)
     for index, app in enumerate(settings.applications):
         if app.import_path == OUR_IMPORT_PATH:
-            _validated(app.args, AppConfig, f"applications.{index}.args")
+            config = _validated(app.args, AppConfig, f"applications.{index}.args")
+            _refuse_open_doors(settings.http_options.host, config)
     return settings
 
 
@@ -78,6 +80,15 @@ def refuse_misspelt(config: AppConfig) -> None:
             "settings_file",
             f"{path} is not the file that this app was started with: its args differ; name the right file, "
             "or leave settings_file out to start without checking Ray's own settings",
+        )
+
+
+def _refuse_open_doors(host: str, config: AppConfig) -> None:
+    if config.keys_file is None and host not in LOOPBACK:
+        raise SettingsError(
+            "http_options.host",
+            f"{host} is reachable from other machines, and keys_file is not set: anybody there could ask, "
+            "and fill the store; set keys_file, or listen on 127.0.0.1",
         )
 
 

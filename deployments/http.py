@@ -1,7 +1,7 @@
 """The HTTP surface of a Router: one plain hot route, and everything else behind a documented application.
 
-The hot route has no dependency solving and no schema library on its path, since those cost as much as the rest of
-a replay together. The slow routes and the OpenAPI document live in `deployments.pages`.
+The hot route has no dependency solving and no schema library on its path, since those cost as much as the
+rest of a replay together. The slow routes and the OpenAPI document live in `deployments.pages`.
 """
 
 import itertools
@@ -123,8 +123,8 @@ def content_encoding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The Content-Encoding in lower case; empty when absent.
 
     Raises:
-        UnsupportedMediaType: a Content-Type other than JSON. None at all is taken for JSON; a form's type, which
-            browsers may send across sites without asking, never is.
+        UnsupportedMediaType: a Content-Type other than JSON. None at all is taken for JSON; a form's type,
+            which browsers may send across sites without asking, never is.
     """
     encoding = b""
     for name, value in headers:

@@ -1,7 +1,8 @@
 """Error to response, in one table; a test keeps it complete.
 
 Two shapes, as clients of System One servers read them: a list of problems with status 422, or an `error_type`
-with a message. Nothing a client sent is repeated except question ids and option names, which say where a problem
+with a message. Nothing a client sent is repeated except question ids and option names, which say where a
+problem
 is: cut short, and escaped so that they are inert in any page or log.
 """
 

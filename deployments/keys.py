@@ -1,6 +1,7 @@
 """Make an API key: `python -m deployments.keys --tenant acme --scopes decide,read >> keys.yaml`.
 
-The entry for the keys file goes to standard output and the key itself, which is shown this once, to standard error.
+The entry for the keys file goes to standard output, and the key itself, which is shown this once, to standard
+error.
 """
 
 import argparse
@@ -21,7 +22,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", action="store_true", help="begin a new file")
     given = parser.parse_args(arguments)
     key, digest = new_key()
-    entry = yaml.safe_dump([{"sha256": digest, "tenant": given.tenant, "scopes": given.scopes}], sort_keys=False)
+    entry = yaml.safe_dump(
+        [{"sha256": digest, "tenant": given.tenant, "scopes": given.scopes}], sort_keys=False
+    )
     print(("keys:\n" if given.first else "") + entry, end="")
     print(f"the key, shown once: {key}", file=sys.stderr)
     return 0

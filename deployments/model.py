@@ -1,9 +1,10 @@
 """One engine in one replica. Everything worth testing lives in the engine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from core.engines.base import Item, Reading
-from core.engines.registry import EngineSpec, load
+from core.engines import registry
+from core.engines.base import Engine, Item, Reading
+from core.engines.registry import EngineSpec
 from core.errors import EngineFailed, FingerprintMismatch, PrecedentError
 
 
@@ -13,13 +14,19 @@ class Model:
     Args:
         spec: the engine to load.
         expected_fingerprint: the fingerprint of the engine that the app was built for.
+        load: makes the engine.
 
     Raises:
         FingerprintMismatch: the files on this node make another engine, whose answers must not mix with the
             others'. Raised here, it keeps the replica from ever becoming healthy.
     """
 
-    def __init__(self, spec: EngineSpec, expected_fingerprint: str) -> None:
+    def __init__(
+        self,
+        spec: EngineSpec,
+        expected_fingerprint: str,
+        load: Callable[[EngineSpec], Engine] = registry.load,
+    ) -> None:
         self._engine = load(spec)
         if self._engine.fingerprint != expected_fingerprint:
             raise FingerprintMismatch(expected_fingerprint, self._engine.fingerprint)

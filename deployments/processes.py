@@ -20,7 +20,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent() -> None:
-    """Have this process asked to end when its parent dies, however it dies; for `preexec_fn`."""
+    """Have this process asked to end when its parent dies, however it dies."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -69,7 +69,7 @@ class Router:
             deadline_s=config.deadline_s,
         )
 
-    def __serve_build_asgi_app__(self) -> AsgiApp:  # noqa: PLW3201  the name that Serve looks for
+    def __serve_build_asgi_app__(self) -> AsgiApp:
         """The application that Serve puts behind the ingress."""
         callers: Callers = self._keys or Open()
         served = tuple(
@@ -89,9 +89,11 @@ class Router:
 
     @asynccontextmanager
     async def _lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
-        chores = [asyncio.create_task(self._cache.keep_up(time.time)), asyncio.create_task(self._reload_keys())]
-        yield
-        await self._decider.drain()
+        chores = [
+            asyncio.create_task(self._cache.keep_up(time.time)),
+            asyncio.create_task(self._reload_keys()),
+        ]
+        yield await self._decider.drain()
         for chore in chores:
             chore.cancel()
         await asyncio.wait(chores)

@@ -8,6 +8,7 @@ and a clean end.
 
 import argparse
 import http.client
+import logging
 import os
 import signal
 import socket
@@ -19,7 +20,7 @@ from pathlib import Path
 from core.errors import SettingsError
 from deployments.ingress import INGRESS_ENV
 from deployments.paths import CHECKOUT
-from deployments.processes import adopt_orphans, end_descendants
+from deployments.processes import adopt_orphans, end_descendants, end_with_parent
 
 READY_WITHIN_S = 180.0
 END_GRACE_S = 5.0
@@ -43,7 +44,13 @@ def main(arguments: list[str]) -> int:
     """Run the service until it is told to stop; 0, 1 when it failed, 2 when a setting is wrong."""
     parser = argparse.ArgumentParser(prog="python -m deployments.serve", description="Start Precedent here.")
     parser.add_argument("settings", nargs="?", type=Path, default=CHECKOUT / "serve_config.yaml")
-    path = parser.parse_args(arguments).settings
+    parser.add_argument(
+        "--end-with-parent", action="store_true", help="stop when the process that started it dies"
+    )
+    options = parser.parse_args(arguments)
+    path = options.settings
+    if options.end_with_parent:
+        end_with_parent()
     prepare_environment(os.environ)
     try:
         address = checked_address(path)
@@ -62,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 def prepare_environment(environ: MutableMapping[str, str]) -> None:
     """Set what Ray reads when it starts; what is set already stays."""
-    for name, value in (INGRESS_ENV | LOCAL_ENV).items():
+    for name, value in {**INGRESS_ENV, **LOCAL_ENV}.items():
         environ.setdefault(name, value)
     for name, port in HAPROXY_PORTS.items():
         environ.setdefault(name, str(port if _is_free("", port) else _free_port()))
@@ -102,7 +109,7 @@ def _run(path: Path, address: str) -> int:
         namespace="serve",
         include_dashboard=False,
         object_store_memory=OBJECT_STORE_BYTES,
-        logging_level="warning",
+        logging_level=logging.WARNING,
     )
     # After Ray's own: Ctrl-C and SIGTERM both mean an orderly end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -154,7 +161,7 @@ def _stop() -> None:
     from ray import serve
 
     if ray.is_initialized():
-        serve.shutdown()
+        serve.shutdown()  # type: ignore[no-untyped-call]  # Ray annotates most of its API
         ray.shutdown()
     end_descendants(END_GRACE_S)
 

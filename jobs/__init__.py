@@ -1,0 +1,1 @@
+"""Ray jobs and commands, safe to stop and to run again."""

@@ -1,8 +1,9 @@
 """Fit the embedded engine's readout: `python -m jobs.calibrate --data ../shared/data`.
 
-Five numbers turn similarities into probabilities. They are fitted by maximum likelihood on one half of public data
-sets, split by a digest of the text so that copies of a text stay on one side, and judged on the other half. The
-profile is written with its provenance: data, rows, split, source of the vectors, and the error before and after.
+Five numbers turn similarities into probabilities. They are fitted by maximum likelihood on one half of public
+data sets, split by a digest of the text so that copies of a text stay on one side, and judged on the other
+half. The profile is written with its provenance: data, rows, split, source of the vectors, and the error
+before and after.
 """
 
 import argparse
@@ -220,7 +221,7 @@ class Cases:
 
 
 def fitted(cases: Cases) -> Profile:
-    """The numbers with the smallest loss; instructions weigh as much as costs less than a thousandth of a nat."""
+    """The numbers with the smallest loss; instructions weigh what costs less than a thousandth of a nat."""
     scales = {w: _minimum(partial(cases.option_loss, weight=w), 1.0, 80.0) for w in WEIGHTS_TRIED}
     losses = {w: cases.option_loss(scale, w) for w, scale in scales.items()}
     weight = max(w for w in WEIGHTS_TRIED if losses[w] <= min(losses.values()) + 0.001)

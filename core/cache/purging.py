@@ -91,8 +91,8 @@ class Purging:
         fences = Fences.of(table)
         lost = known.founding and (table.founding != known.founding or table.epoch < known.epoch)
         if lost and fences.everything <= known.epoch:
-            # The store has lost fences and perhaps decisions. What is in memory here and elsewhere may disagree
-            # with what it will hold next, so nothing older counts any more.
+            # The store has lost fences and perhaps decisions. What is in memory here and elsewhere may
+            # disagree with what it will hold next, so nothing older counts any more.
             await self._begin(EVERYTHING.encode(), known, now)
         else:
             self._adopt(fences)

@@ -51,7 +51,10 @@ def top_option(options: Sequence[str], distribution: Sequence[float]) -> int:
 
 
 def choice_confidence(distribution: Sequence[float]) -> float:
-    """How far the top probability stands above chance, 0 to 1: (n * p_max - 1) / (n - 1); 1 for one option."""
+    """How far the top probability stands above chance, 0 to 1; 1 for one option.
+
+    (n * p_max - 1) / (n - 1) for n options.
+    """
     n = len(distribution)
     return 1.0 if n == 1 else _unit((n * max(distribution) - 1.0) / (n - 1))
 
@@ -59,8 +62,8 @@ def choice_confidence(distribution: Sequence[float]) -> float:
 def score_confidence(distribution: Sequence[float]) -> float:
     """How concentrated the levels are, 0 to 1.
 
-    One minus the mean distance from the most probable level (the lowest of equals), divided by the mean distance
-    of n equally likely levels from their middle, floor(n * n / 4) / n; not below 0; 1 for one level.
+    One minus the mean distance from the most probable level (the lowest of equals), divided by the mean
+    distance of n equally likely levels from their middle, floor(n * n / 4) / n; not below 0; 1 for one level.
     """
     n = len(distribution)
     if n == 1:

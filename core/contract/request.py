@@ -29,23 +29,50 @@ class Request:
 
 
 ENOUGH_PROBLEMS: Final = 20
-"""Once this many problems are known no further question is read: a body full of faults costs no more than others."""
+"""Once this many problems are known no further question is read: a body full of faults costs no more than
+others."""
 
 NOT_IN_THE_KEY: Final[dict[str, str]] = {
     "x_trace_id": "names one call for tracing; no engine is shown it",
 }
-"""Members of a body that do not make another request, each with the reason. Every other member does, known or not."""
+"""Members of a body that do not make another request, each with the reason. Every other member does, known or
+not."""
 
 
-def parse(body: bytes, contract: Contract) -> Request:
-    """Read a body strictly.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A body that is acceptable JSON: enough to know its key, and not yet a request."""
+
+    value: Any
+    compact: bytes  # what the key is made of: the body without spaces, less `NOT_IN_THE_KEY`
+
+
+def open_body(body: bytes) -> Opened:
+    """Decode a body strictly.
 
     Raises:
         MalformedBody: not acceptable JSON.
-        InvalidRequest: JSON that breaks the contract; lists what is wrong, at least the first `ENOUGH_PROBLEMS`.
-        UnknownModel, UnsupportedFeature, StateTooLong: a valid body that cannot be served here.
     """
     value, compact = decode(body)
+    if isinstance(value, dict) and not NOT_IN_THE_KEY.keys().isdisjoint(value):
+        compact = encode({name: member for name, member in value.items() if name not in NOT_IN_THE_KEY})
+    return Opened(value, compact)
+
+
+def parse(body: bytes, contract: Contract) -> Request:
+    """Read a body strictly: `open_body`, then `read`."""
+    return read(open_body(body), contract)
+
+
+def read(opened: Opened, contract: Contract) -> Request:
+    """Read the request that an opened body holds.
+
+    Raises:
+        InvalidRequest: JSON that breaks the contract; lists what is wrong, at least the first
+        `ENOUGH_PROBLEMS`.
+        UnknownModel, UnsupportedFeature, StateTooLong: a valid body that cannot be served here.
+    """
+    value = opened.value
     if not isinstance(value, dict):
         raise InvalidRequest((Problem(("body",), "the body must be an object", "dict_type"),))
     problems = _shape_problems(value)
@@ -68,14 +95,8 @@ def parse(body: bytes, contract: Contract) -> Request:
         model=value["model"],
         state=_state_text(value["state"], contract),
         questions=questions,
-        compact=_keyed_form(value, compact),
+        compact=opened.compact,
     )
-
-
-def _keyed_form(value: dict[str, Any], compact: bytes) -> bytes:
-    if NOT_IN_THE_KEY.keys().isdisjoint(value):
-        return compact
-    return encode({name: member for name, member in value.items() if name not in NOT_IN_THE_KEY})
 
 
 def _shape_problems(value: dict[str, Any]) -> list[Problem]:

@@ -5,8 +5,8 @@ Python's own decoder accepts what a decision must not rest on: the last of two e
 refused, with a fixed message that repeats nothing of the body.
 
 The compact form is the decoded value written again without spaces, in member order. Two bodies have the same
-compact form exactly when they hold the same value: `1`, `1.0`, `true` and `"1"` stay apart, escapes and spaces
-do not count.
+compact form exactly when they hold the same value: `1`, `1.0`, `true` and `"1"` stay apart, escapes and
+spaces do not count.
 """
 
 import json
@@ -19,6 +19,9 @@ from core.errors import MalformedBody
 
 MAX_DEPTH = 64
 MAX_INTEGER_DIGITS = 308  # every such integer is finite as a double too
+
+_SPACES = b" \t\n\r"
+_GLANCE_BYTES = 64
 
 # An unterminated string runs to the end of the text, so that every body is scanned once.
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z|\\\Z)|[\[\]{}]', re.DOTALL)
@@ -33,13 +36,27 @@ def decode(body: bytes) -> tuple[Any, bytes]:
     """
     try:
         value = orjson.loads(body)
-        # Writing the value again gives the same bytes only when nothing was lost in reading: no member
-        # dropped, no number changed. Then the body is its own compact form, and strictness is proven.
-        if orjson.dumps(value) == body and _is_shallow(body):
-            return value, body
+        compact = orjson.dumps(value)
     except (orjson.JSONDecodeError, TypeError):
-        pass  # the strict decoder says what is wrong, and where
+        return _decode_strictly(body)  # it says what is wrong, and where
+    if _lost_nothing(body, compact) and _is_shallow(body):
+        return value, compact
     return _decode_strictly(body)
+
+
+def looks_spaced(body: bytes) -> bool:
+    """Whether a body is plainly not in compact form, by a glance at its beginning."""
+    return b'": ' in body[:_GLANCE_BYTES] or b"\n" in body[:_GLANCE_BYTES]
+
+
+def _lost_nothing(body: bytes, compact: bytes) -> bool:
+    """Whether what was decoded from `body`, written again as `compact`, is the whole of it.
+
+    When a member was dropped or a number changed, the texts differ, and they still differ without their
+    spaces: both are the same tokens in the same order up to the first that changed, a number ends where a
+    mark follows, and a string where its quote is. So equal texts without spaces prove that nothing was lost.
+    """
+    return body == compact or body.translate(None, _SPACES) == compact.translate(None, _SPACES)
 
 
 def encode(value: Any) -> bytes:  # noqa: ANN401  any JSON value

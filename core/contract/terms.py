@@ -1,7 +1,7 @@
 """What a caller says about one call, beside its body: revisions, deadlines, caching and thresholds.
 
-Revisions make another request and belong to the identity. Everything else changes how this one call is answered,
-and is never stored or keyed.
+Revisions make another request and belong to the identity. Everything else changes how this one call is
+answered, and is never stored or keyed.
 """
 
 import math
@@ -25,7 +25,8 @@ MAX_THRESHOLDS = 512
 class Terms:
     """One call's terms.
 
-    `no_cache`, `no_store`, `only_if_cached` and `max_age_s` are the request directives of RFC 9111, section 5.2.1.
+    `no_cache`, `no_store`, `only_if_cached` and `max_age_s` are the request directives of RFC 9111, section
+    5.2.1.
     """
 
     evidence: str | None = None

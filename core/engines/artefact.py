@@ -80,8 +80,8 @@ def digest_of(path: Path) -> str:
 def fingerprint_of(manifest: Manifest) -> str:
     """Digest of everything in this engine that can move an answer.
 
-    Device, thread count and the library that runs the graph are left out: what they change is smaller than what a
-    decision may rest on, and decisions of one machine should be replayed by another.
+    Device, thread count and the library that runs the graph are left out: what they change is smaller than
+    what a decision may rest on, and decisions of one machine should be replayed by another.
     """
     parts = {
         "files": manifest.files,

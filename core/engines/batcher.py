@@ -1,7 +1,7 @@
 """From a blocking model to an engine: take what is queued, run it, repeat.
 
-There is no timer. A batch is whatever came while the batch before it ran, up to a budget of tokens: one caller
-waits for nobody, and many callers fill batches by themselves.
+There is no timer. A batch is whatever came while the batch before it ran, up to a budget of tokens: one
+caller waits for nobody, and many callers fill batches by themselves.
 """
 
 import asyncio
@@ -124,7 +124,7 @@ class Batched:
         loop = asyncio.get_running_loop()
         try:
             answers = await loop.run_in_executor(self._thread, self._model.read, items)
-        except Exception as error:  # noqa: BLE001  whatever a model raises belongs to its items
+        except Exception as error:
             if len(items) == 1:
                 return [error]
             # One of them is to blame: alone, it fails alone.

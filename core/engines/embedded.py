@@ -1,8 +1,8 @@
 """The embedded engine: a small sentence encoder on the CPU, compared with the texts of the options.
 
-Each text runs through the encoder by itself. Quantised to int8, the encoder scales its activations by the largest
-one in the batch, so that a text's vector would depend on the texts beside it; and on CPU a batch is hardly faster
-(docs/decisions/0004-embedded-execution.md has the measurements).
+Each text runs through the encoder by itself. Quantised to int8, the encoder scales its activations by the
+largest one in the batch, so that a text's vector would depend on the texts beside it; and on CPU a batch is
+hardly faster (docs/decisions/0004-embedded-execution.md has the measurements).
 """
 
 import math

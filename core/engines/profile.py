@@ -1,7 +1,7 @@
 """How similarities become probabilities: fitted numbers, with where they come from.
 
-`embedded_profile.json` is written by `python -m jobs.calibrate`, which records the data, the split and the error
-before and after. The file is a part of the engine's fingerprint.
+`embedded_profile.json` is written by `python -m jobs.calibrate`, which records the data, the split and the
+error before and after. The file is a part of the engine's fingerprint.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Which engines there are, what identifies each, and how each is loaded.
 
-Describing an engine reads a manifest and nothing heavier, so that a Router knows which engine its answers come from
-without holding one.
+Describing an engine reads a manifest and nothing heavier, so that a Router knows which engine its answers
+come from without holding one.
 """
 
 from collections.abc import Callable
@@ -67,8 +67,8 @@ def _kind(spec: EngineSpec) -> _Kind:
 
 
 def _describe_embedded(spec: EngineSpec) -> EngineIdentity:
-    from core.engines.artefact import NAME, RELEASE_DATE, fingerprint_of, read_manifest  # noqa: PLC0415
-    from core.engines.profile import MAX_TOKENS  # noqa: PLC0415
+    from core.engines.artefact import NAME, RELEASE_DATE, fingerprint_of, read_manifest
+    from core.engines.profile import MAX_TOKENS
 
     manifest = read_manifest(_model_dir(spec))
     return EngineIdentity(NAME, fingerprint_of(manifest), MAX_TOKENS, RELEASE_DATE)
@@ -76,8 +76,8 @@ def _describe_embedded(spec: EngineSpec) -> EngineIdentity:
 
 def _load_embedded(spec: EngineSpec) -> Engine:
     # Only the process that runs the model pays for its runtime.
-    from core.engines.batcher import Batched  # noqa: PLC0415
-    from core.engines.embedded import EmbeddedModel  # noqa: PLC0415
+    from core.engines.batcher import Batched
+    from core.engines.embedded import EmbeddedModel
 
     return Batched(EmbeddedModel(_model_dir(spec), spec.threads), spec.max_batch_tokens)
 
@@ -87,7 +87,7 @@ def _describe_fake(spec: EngineSpec) -> EngineIdentity:
 
 
 def _load_fake(spec: EngineSpec) -> Engine:
-    from core.engines.fake import FakeEngine  # noqa: PLC0415
+    from core.engines.fake import FakeEngine
 
     return FakeEngine(spec.seed, spec.delay_s)
 

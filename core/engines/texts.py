@@ -26,8 +26,8 @@ def option_texts(question: Choice | Score) -> tuple[str, ...]:
 def sides(question: Noul) -> Sides:
     """What a yes and what a no would be near to.
 
-    Instructions alone describe a yes. Where both sides are described, each stands with the instructions, so that
-    what they share does not count.
+    Instructions alone describe a yes. Where both sides are described, each stands with the instructions, so
+    that what they share does not count.
     """
     if question.yes and question.no:
         return Sides(
