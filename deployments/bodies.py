@@ -1,14 +1,18 @@
 """Read a request's body, with every limit applied while it arrives and while it is decompressed."""
 
 import asyncio
+import sys
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from backports import zstd
-
 from core.errors import BodyTooLarge, BodyTooSlow, ClientLeft, UnsupportedEncoding
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

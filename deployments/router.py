@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from ray.serve.handle import DeploymentHandle
 
 from core.cache.cache import DecisionCache, Limits
-from core.cache.retention import Retention
+from core.cache.guard import Guarding
 from core.cache.stores import open_store
 from core.contract.request import Contract
 from core.engines.registry import EngineIdentity
@@ -53,8 +53,9 @@ class Router:
         self._remote = RemoteEngine(engine, model.answer.remote)
         self._cache = DecisionCache(
             open_store(config.store, max_entries=config.cache.max_entries),
-            Retention(ttl_s=config.cache.ttl_s),
+            config.cache.retention(),
             Limits(memory_entries=config.cache.l1_entries),
+            Guarding(deadline_s=config.cache.store_deadline_s),
         )
         self._decider = Decider(
             contract=Contract(
@@ -93,7 +94,8 @@ class Router:
             asyncio.create_task(self._cache.keep_up(time.time)),
             asyncio.create_task(self._reload_keys()),
         ]
-        yield await self._decider.drain()
+        yield
+        await self._decider.drain()
         for chore in chores:
             chore.cancel()
         await asyncio.wait(chores)

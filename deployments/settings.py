@@ -8,8 +8,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from core.cache.retention import Retention, Rule, load_function
 from core.engines.artefact import FOLDER
 from core.engines.registry import EngineSpec
+from core.errors import SettingsError
 from deployments.paths import CHECKOUT
 
 ALIAS = "jev-latest"  # the name that clients send when they name no model of their own
@@ -22,7 +24,8 @@ def _yaml_switch(value: object) -> object:
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
-Mode = Annotated[Literal["on", "off"], BeforeValidator(_yaml_switch)]
+Mode = Annotated[Literal["on", "shadow", "off"], BeforeValidator(_yaml_switch)]
+Seconds = Annotated[float | None, Field(strict=True)]  # a text or a switch is no length of time
 Fraction = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -48,15 +51,50 @@ class EngineSettings(Settings):
         return EngineSpec(model_dir=str(CHECKOUT / self.models_dir / FOLDER), **own)
 
 
+class RuleSettings(Settings):
+    """A time to live for some questions, by id or by margin."""
+
+    ttl_s: Seconds
+    question: str | None = None
+    margin_below: float | None = None
+    margin_from: float | None = None
+
+
 class CacheSettings(Settings):
     """How long decisions are kept, and how many."""
 
     mode: Mode = "on"
-    ttl_s: float | None = Field(
-        None, ge=0, allow_inf_nan=False, strict=True
-    )  # None is for ever, 0 is not at all
+    tenant_modes: dict[str, Mode] = {}
+    ttl_s: Seconds = None  # None is for ever, 0 is not at all
+    max_age_s: Seconds = None
+    renew_on_hit: bool = False
+    rules: tuple[RuleSettings, ...] = ()
+    ttl_function: str | None = None  # package.module:function
+    store_deadline_s: Fraction = 0.05
     max_entries: int = Field(1_000_000, ge=1)  # in the store; the least recently stored leaves first
     l1_entries: int = Field(20_000, ge=0)  # in the memory of each Router replica
+
+    def retention(self) -> Retention:
+        """How long decisions are kept, in the words of `core`.
+
+        Raises:
+            SettingsError: an impossible time, or a function that cannot be imported.
+        """
+        return Retention(
+            ttl_s=self.ttl_s,
+            max_age_s=self.max_age_s,
+            renew_on_hit=self.renew_on_hit,
+            rules=tuple(Rule(**rule.model_dump()) for rule in self.rules),
+            function=None if self.ttl_function is None else load_function(self.ttl_function),
+        )
+
+    @model_validator(mode="after")
+    def _times_are_possible(self) -> Self:
+        try:
+            self.retention()
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+        return self
 
 
 class LimitSettings(Settings):

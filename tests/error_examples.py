@@ -6,7 +6,9 @@ from core import errors
 
 EXAMPLES: tuple[errors.PrecedentError, ...] = (
     errors.MalformedBody("JSON syntax error", 17),
-    errors.InvalidRequest((errors.Problem(("body", "questions", "q", 1), "must be a string", "string_type"),)),
+    errors.InvalidRequest(
+        (errors.Problem(("body", "questions", "q", 1), "must be a string", "string_type"),)
+    ),
     errors.InvalidHeader("x-precedent-evidence-valid-until", "is no time"),
     errors.EvidenceExpired(1_700_000_000.0, 1_700_000_060.5),
     errors.NotCached(),

@@ -15,10 +15,12 @@ class Together(Generic[A, R]):
 
     Args:
         run: takes the arguments and returns one result for each, in order; it must not raise.
+        at_once: how many runs may be in progress; what arrives meanwhile goes with the next.
     """
 
-    def __init__(self, run: Callable[[Sequence[A]], Awaitable[Sequence[R]]]) -> None:
+    def __init__(self, run: Callable[[Sequence[A]], Awaitable[Sequence[R]]], at_once: int = 1_000) -> None:
         self._run = run
+        self._at_once = at_once
         self._waiting: list[tuple[A, asyncio.Future[R]]] = []
         self._running: set[asyncio.Task[None]] = set()  # a task that nobody refers to may be collected
 
@@ -31,11 +33,25 @@ class Together(Generic[A, R]):
             loop.call_soon(self._start)
         return await future
 
+    async def drain(self) -> None:
+        """Wait for every run in progress."""
+        while self._running:
+            await asyncio.wait(self._running)
+
     def _start(self) -> None:
-        batch, self._waiting = self._waiting, []
-        task = asyncio.get_running_loop().create_task(self._settle(batch))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        if len(self._running) >= self._at_once:  # whichever ends first starts the next
+            return
+        batch = [(argument, future) for argument, future in self._waiting if not future.done()]
+        self._waiting = []
+        if batch:
+            task = asyncio.get_running_loop().create_task(self._settle(batch))
+            self._running.add(task)
+            task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if self._waiting:
+            self._start()
 
     async def _settle(self, batch: list[tuple[A, asyncio.Future[R]]]) -> None:
         try:

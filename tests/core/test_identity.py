@@ -36,7 +36,9 @@ def test_the_format_of_the_key_is_pinned():
 
     key_of = keyer(identity, "fingerprint-1", task="spam@2")
 
-    assert key_of(b'{"model":"m","state":"\xc3\xa9","questions":{}}').hex() == "73766b1a4ca20e0b69e0205708255f0b"
+    assert (
+        key_of(b'{"model":"m","state":"\xc3\xa9","questions":{}}').hex() == "73766b1a4ca20e0b69e0205708255f0b"
+    )
 
 
 def test_a_key_function_gives_the_same_key_again_and_again():
@@ -80,7 +82,9 @@ def test_moving_the_border_between_two_parts_makes_another_key(data, whole):
 def test_absent_is_not_empty_and_not_the_word_for_it(part):
     at = PARTS.index(part)
     base: list[Any] = ["t", "d", None, None, "f", None]
-    keys = {key(tuple([*base[:at], value, *base[at + 1 :]])) for value in (None, "", "-", "+", "null", "None")}
+    keys = {
+        key(tuple([*base[:at], value, *base[at + 1 :]])) for value in (None, "", "-", "+", "null", "None")
+    }
 
     assert len(keys) == 6
 
@@ -88,7 +92,9 @@ def test_absent_is_not_empty_and_not_the_word_for_it(part):
 def test_a_state_that_holds_another_requests_envelope_is_another_request():
     inner = encode({"model": "jev-latest", "state": "x", "questions": {}})
 
-    assert key(("a", "b", None, None, "f", None), inner) != key(("a", "b", None, None, "f", None), encode(inner.decode()))
+    assert key(("a", "b", None, None, "f", None), inner) != key(
+        ("a", "b", None, None, "f", None), encode(inner.decode())
+    )
 
 
 class TestEveryFieldCounts:
@@ -122,7 +128,10 @@ class TestEveryFieldCounts:
     MEMBERS: Mapping[str, tuple[Any, Any]] = {
         "model": ("jev-latest", "other"),
         "state": ("text", "text "),
-        "questions": ({"q": {"type": "noul", "instructions": "?"}}, {"r": {"type": "noul", "instructions": "?"}}),
+        "questions": (
+            {"q": {"type": "noul", "instructions": "?"}},
+            {"r": {"type": "noul", "instructions": "?"}},
+        ),
         "stream": (False, None),
         "assets": ({}, None),
         "seed": (7, 8),
@@ -169,7 +178,12 @@ class TestEveryFieldCounts:
 
     @pytest.mark.parametrize(
         ("kind", "name"),
-        [(kind, name) for kind, members in QUESTIONS.items() for name in (*members, "x_stray") if name != "type"],
+        [
+            (kind, name)
+            for kind, members in QUESTIONS.items()
+            for name in (*members, "x_stray")
+            if name != "type"
+        ],
     )
     def test_changing_a_member_of_a_question_alone_makes_another_key(self, kind, name):
         question = {member: values[0] for member, values in self.QUESTIONS[kind].items()}
@@ -199,7 +213,15 @@ def state_key(state: bytes) -> bytes:
 
 class TestSpellings:
     def test_numbers_that_python_calls_equal_make_other_requests(self):
-        states = [b'{"n":1}', b'{"n":1.0}', b'{"n":true}', b'{"n":"1"}', b'{"n":-0.0}', b'{"n":0.0}', b'{"n":0}']
+        states = [
+            b'{"n":1}',
+            b'{"n":1.0}',
+            b'{"n":true}',
+            b'{"n":"1"}',
+            b'{"n":-0.0}',
+            b'{"n":0.0}',
+            b'{"n":0}',
+        ]
 
         assert len({state_key(state) for state in states}) == len(states)
 
@@ -243,11 +265,17 @@ class TestSpellings:
         turned = json.loads(json.dumps(other), object_pairs_hook=lambda members: dict(reversed(members)))
         body = {"model": "jev-latest", "state": ""}
 
-        assert key_of_body(encode(body | {"questions": one})) != key_of_body(encode(body | {"questions": turned}))
+        assert key_of_body(encode(body | {"questions": one})) != key_of_body(
+            encode(body | {"questions": turned})
+        )
 
     @given(st.data(), st.lists(JSON_VALUES, max_size=3))
     def test_every_spelling_of_a_body_has_the_key_of_the_body(self, data, state):
-        body = {"model": "jev-latest", "state": state, "questions": {"q": {"type": "noul", "instructions": "?"}}}
+        body = {
+            "model": "jev-latest",
+            "state": state,
+            "questions": {"q": {"type": "noul", "instructions": "?"}},
+        }
 
         assert key_of_body(data.draw(spellings(body))) == key_of_body(encode(body))
 

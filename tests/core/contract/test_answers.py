@@ -1,4 +1,4 @@
-"""From distributions to answers: values worked by hand, ties, rounding, margins, and what is no distribution."""
+"""From distributions to answers: values worked by hand, ties, rounding, margins, and what is refused."""
 
 import json
 import math
@@ -207,7 +207,13 @@ class TestTheLegend:
 class TestMargins:
     @pytest.mark.parametrize(
         ("distribution", "expected"),
-        [([0.7, 0.2, 0.1], 0.5), ([0.1, 0.45, 0.45], 0.0), ([1.0, 0.0], 1.0), ([1.0], 1.0), ([0.4, 0.6], 0.2)],
+        [
+            ([0.7, 0.2, 0.1], 0.5),
+            ([0.1, 0.45, 0.45], 0.0),
+            ([1.0, 0.0], 1.0),
+            ([1.0], 1.0),
+            ([0.4, 0.6], 0.2),
+        ],
     )
     def test_is_the_lead_of_the_first_over_the_second(self, distribution, expected):
         assert margin(distribution) == pytest.approx(expected, abs=1e-12)
@@ -226,7 +232,9 @@ class TestMargins:
             (1.0, 0.2, 1.0),
         ],
     )
-    def test_of_a_noul_is_the_share_of_the_room_on_its_side_of_the_threshold(self, probability, threshold, expected):
+    def test_of_a_noul_is_the_share_of_the_room_on_its_side_of_the_threshold(
+        self, probability, threshold, expected
+    ):
         assert noul_margin(probability, threshold) == pytest.approx(expected, abs=1e-12)
 
     @given(st.floats(0, 1), st.floats(1e-6, 1 - 1e-6))
@@ -240,7 +248,12 @@ class TestMargins:
     def test_of_sent_answers_may_be_read_under_a_threshold_of_ones_own(self):
         sent = {
             "safe": {"type": "noul", "noul": 0.9},
-            "team": {"type": "choice", "choice": "a", "probabilities": {"a": 0.7, "b": 0.3}, "confidence": 0.4},
+            "team": {
+                "type": "choice",
+                "choice": "a",
+                "probabilities": {"a": 0.7, "b": 0.3},
+                "confidence": 0.4,
+            },
         }
 
         assert margins(sent) == {"safe": 0.8, "team": 0.4}
@@ -259,12 +272,15 @@ class TestWriting:
         written, by_question = write_answers(questions, [[0.25, 0.75], [1.0], [0.5, 0.5]])
 
         assert list(json.loads(written)) == list(by_question) == list(questions)
-        assert written == (
-            '{"z 🎯":{"type":"noul","noul":0.25},'
-            '"a":{"type":"choice","choice":"x","probabilities":{"x":1.0},"confidence":1.0},'
-            '"":{"type":"score","score":0.5,"legend":{"0":"level 0","1":"level 1"},'
-            '"probabilities":{"0":0.5,"1":0.5},"confidence":0.0}}'
-        ).encode()
+        assert (
+            written
+            == (
+                '{"z 🎯":{"type":"noul","noul":0.25},'
+                '"a":{"type":"choice","choice":"x","probabilities":{"x":1.0},"confidence":1.0},'
+                '"":{"type":"score","score":0.5,"legend":{"0":"level 0","1":"level 1"},'
+                '"probabilities":{"0":0.5,"1":0.5},"confidence":0.0}}'
+            ).encode()
+        )
 
     def test_an_integer_of_any_length_comes_back_in_the_legend(self):
         question = Score(None, ("[18446744073709551616]", "b"), ([2**64], "b"))

@@ -20,7 +20,9 @@ def read(raw: Any) -> Question:
 def refused(raw: Any) -> list[tuple[tuple[str | int, ...], str]]:
     reader = QuestionReader()
     assert reader.read("q", raw) is None
-    return [(problem.loc[len(AT) :], problem.type) for problem in reader.problems if problem.loc[: len(AT)] == AT]
+    return [
+        (problem.loc[len(AT) :], problem.type) for problem in reader.problems if problem.loc[: len(AT)] == AT
+    ]
 
 
 class TestTheType:
@@ -34,7 +36,9 @@ class TestTheType:
 
     @pytest.mark.parametrize("kind", ["boolean", "box", "Noul", "NOUL", "", 1, True, ["noul"], {"noul": 1}])
     def test_any_other_type_is_refused(self, kind):
-        assert refused({"type": kind, "instructions": "?", "criteria": {"a": None}}) == [((), "union_tag_invalid")]
+        assert refused({"type": kind, "instructions": "?", "criteria": {"a": None}}) == [
+            ((), "union_tag_invalid")
+        ]
 
 
 KINDS = {
@@ -65,7 +69,9 @@ class TestInstructions:
 
     @pytest.mark.parametrize("instructions", [1, 0, 1.5, True, False])
     def test_numbers_and_booleans_are_refused(self, raw, instructions):
-        assert refused(raw | {"instructions": instructions}) == [((raw["type"], "instructions", "str"), "string_type")]
+        assert refused(raw | {"instructions": instructions}) == [
+            ((raw["type"], "instructions", "str"), "string_type")
+        ]
 
     def test_stray_members_of_a_question_are_ignored(self, raw):
         assert read(raw | {"x_note": 1, "weight": [2]}) == read(raw)
@@ -81,7 +87,10 @@ class TestNoul:
             ({"instructions": "?", "criteria": {"true": "t", "false": "f"}}, Noul("?", "t", "f")),
             ({"instructions": "?", "criteria": {"true": "t"}}, Noul("?", "t", None)),
             ({"instructions": "?", "criteria": {"false": "f"}}, Noul("?", None, "f")),
-            ({"instructions": "?", "criteria": {"true": {"a": 1}, "false": ["b"]}}, Noul("?", '{"a":1}', '["b"]')),
+            (
+                {"instructions": "?", "criteria": {"true": {"a": 1}, "false": ["b"]}},
+                Noul("?", '{"a":1}', '["b"]'),
+            ),
             ({"instructions": "?", "criteria": {"true": None, "false": "f"}}, Noul("?", None, "f")),
             ({"instructions": "?", "criteria": {"maybe": "x"}}, Noul("?", None, None)),
             ({"criteria": {"true": "t", "false": "f"}}, Noul(None, "t", "f")),
@@ -141,14 +150,32 @@ class TestChoice:
         assert question.options == tuple(options)
         assert question.size == len(question.descriptions) == count
 
-    @pytest.mark.parametrize(("count", "kind"), [(0, "too_short"), (MAX_OPTIONS + 1, "too_long"), (5_000, "too_long")])
+    @pytest.mark.parametrize(
+        ("count", "kind"), [(0, "too_short"), (MAX_OPTIONS + 1, "too_long"), (5_000, "too_long")]
+    )
     def test_none_and_too_many_options_are_refused(self, count, kind):
         raw = {"type": "choice", "criteria": {str(i): None for i in range(count)}}
 
         assert refused(raw) == [(("choice", "criteria"), kind)]
 
     def test_names_are_opaque_and_kept_byte_for_byte_in_their_order(self):
-        names = ["환불 요청", "🙂 기타", "e\u0301", "é", "É", "", " ", " a ", "a", "\x00", "ﬁ", "fi", "true", "10", "9"]
+        names = [
+            "환불 요청",
+            "🙂 기타",
+            "e\u0301",
+            "é",
+            "É",
+            "",
+            " ",
+            " a ",
+            "a",
+            "\x00",
+            "ﬁ",
+            "fi",
+            "true",
+            "10",
+            "9",
+        ]
 
         question = read({"type": "choice", "criteria": dict.fromkeys(names)})
 
@@ -156,7 +183,9 @@ class TestChoice:
         assert list(question.options) == names
 
     def test_descriptions_may_be_texts_null_objects_and_arrays(self):
-        question = read({"type": "choice", "criteria": {"a": "text", "b": None, "c": {"x": 1}, "d": [], "e": ""}})
+        question = read(
+            {"type": "choice", "criteria": {"a": "text", "b": None, "c": {"x": 1}, "d": [], "e": ""}}
+        )
 
         assert question == Choice(None, ("a", "b", "c", "d", "e"), ("text", None, '{"x":1}', "[]", ""))
 
@@ -168,7 +197,12 @@ class TestChoice:
 
     @pytest.mark.parametrize(
         ("members", "kind"),
-        [({}, "missing"), ({"criteria": None}, "dict_type"), ({"criteria": ["a"]}, "dict_type"), ({"criteria": "a"}, "dict_type")],
+        [
+            ({}, "missing"),
+            ({"criteria": None}, "dict_type"),
+            ({"criteria": ["a"]}, "dict_type"),
+            ({"criteria": "a"}, "dict_type"),
+        ],
     )
     def test_criteria_that_are_absent_or_no_object_are_refused(self, members, kind):
         assert refused({"type": "choice", "instructions": "?"} | members) == [(("choice", "criteria"), kind)]
@@ -184,7 +218,9 @@ class TestScore:
         assert question == Score(None, tuple(levels), tuple(levels))
         assert question.size == count
 
-    @pytest.mark.parametrize(("count", "kind"), [(0, "too_short"), (MAX_LEVELS + 1, "too_long"), (33, "too_long")])
+    @pytest.mark.parametrize(
+        ("count", "kind"), [(0, "too_short"), (MAX_LEVELS + 1, "too_long"), (33, "too_long")]
+    )
     def test_none_and_too_many_levels_are_refused(self, count, kind):
         assert refused({"type": "score", "criteria": ["x"] * count}) == [(("score", "criteria"), kind)]
 

@@ -60,7 +60,9 @@ class TestTheBody:
         with pytest.raises(MalformedBody):
             parse(body()[:-1], CONTRACT)
 
-    @pytest.mark.parametrize("extra", [{"x_trace_id": "jevcompat", "seed": 7}, {"stream": False}, {"assets": {}}])
+    @pytest.mark.parametrize(
+        "extra", [{"x_trace_id": "jevcompat", "seed": 7}, {"stream": False}, {"assets": {}}]
+    )
     def test_members_that_ask_for_nothing_here_are_accepted(self, extra):
         assert parse(body(**extra), CONTRACT).questions == {"q": Noul("Is it so?", None, None)}
 
@@ -76,7 +78,8 @@ class TestTheState:
         assert parse(body(state=state), CONTRACT).state == state
 
     @pytest.mark.parametrize(
-        ("state", "text"), [([], "[]"), ({}, "{}"), ({"b": [1, 1.0, None], "a": "é"}, '{"b":[1,1.0,null],"a":"é"}')]
+        ("state", "text"),
+        [([], "[]"), ({}, "{}"), ({"b": [1, 1.0, None], "a": "é"}, '{"b":[1,1.0,null],"a":"é"}')],
     )
     def test_a_structured_state_is_read_as_compact_json_in_its_order(self, state, text):
         assert parse(body(state=state), CONTRACT).state == text
@@ -85,7 +88,9 @@ class TestTheState:
     def test_anything_else_is_refused(self, state):
         assert problems(body(state=state)) == [(("body", "state"), "string_type")]
 
-    @pytest.mark.parametrize(("state", "accepted"), [("x" * 100, True), ("x" * 101, False), (["x" * 97], False)])
+    @pytest.mark.parametrize(
+        ("state", "accepted"), [("x" * 100, True), ("x" * 101, False), (["x" * 97], False)]
+    )
     def test_a_state_may_be_as_long_as_the_limit_counted_as_the_engine_reads_it(self, state, accepted):
         contract = Contract(CONTRACT.models, max_state_chars=100)
         if accepted:
@@ -116,10 +121,26 @@ class TestTheQuestions:
         assert list(parse(body(questions=dict.fromkeys(ids, NOUL)), CONTRACT).questions) == ids
 
     def test_one_question_more_is_refused(self):
-        assert problems(body(questions={f"q{i}": NOUL for i in range(513)})) == [(("body", "questions"), "too_long")]
+        assert problems(body(questions={f"q{i}": NOUL for i in range(513)})) == [
+            (("body", "questions"), "too_long")
+        ]
 
     @pytest.mark.parametrize(
-        "name", ["ticket-1", "q.2", "with space", " ", "질문", "🎯", "Q 🙂", "x_y_z", "e\u0301", "é", "__proto__", "\x00"]
+        "name",
+        [
+            "ticket-1",
+            "q.2",
+            "with space",
+            " ",
+            "질문",
+            "🎯",
+            "Q 🙂",
+            "x_y_z",
+            "e\u0301",
+            "é",
+            "__proto__",
+            "\x00",
+        ],
     )
     def test_ids_are_opaque_and_kept_byte_for_byte(self, name):
         assert list(parse(body(questions={name: NOUL}), CONTRACT).questions) == [name]
@@ -162,7 +183,8 @@ class TestTheQuestions:
 
 class TestTheCompactForm:
     def test_it_is_the_body_without_spaces_in_its_order(self):
-        spaced = b'{ "state" : "a\\u0062" , "questions" : {"q":{"type":"noul","instructions":"?"}}, "model":"jev-latest" }'
+        questions = b'{"q" :{"type":"noul","instructions": "?"}}'
+        spaced = b'{ "state" : "a\\u0062" ,\n"questions":' + questions + b', "model":"jev-latest"\t}'
 
         assert parse(spaced, CONTRACT).compact == (
             b'{"state":"ab","questions":{"q":{"type":"noul","instructions":"?"}},"model":"jev-latest"}'

@@ -64,7 +64,9 @@ def test_number_words_that_are_not_json_are_refused(token, around):
         decode(around % token)
 
 
-@pytest.mark.parametrize("number", [b"1e999", b"-1e999", b"1e309", b"1.7976931348623159e308", b"9" * 400 + b".0"])
+@pytest.mark.parametrize(
+    "number", [b"1e999", b"-1e999", b"1e309", b"1.7976931348623159e308", b"9" * 400 + b".0"]
+)
 def test_a_number_that_overflows_is_refused(number):
     with pytest.raises(MalformedBody, match="too large to be finite"):
         decode(b'{"x":%b}' % number)
@@ -116,7 +118,9 @@ def test_a_surrogate_pair_is_the_character_itself():
     assert decode(b'"\\ud83d\\ude00"') == decode('"😀"'.encode()) == ("😀", '"😀"'.encode())
 
 
-@pytest.mark.parametrize("body", [b'"\xff"', b'"\xed\xa0\x80"', b'"\xc0\xaf"', b'"\xf4\x90\x80\x80"', b"\xfe\xff\x00["])
+@pytest.mark.parametrize(
+    "body", [b'"\xff"', b'"\xed\xa0\x80"', b'"\xc0\xaf"', b'"\xf4\x90\x80\x80"', b"\xfe\xff\x00["]
+)
 def test_bytes_that_are_not_utf_8_are_refused(body):
     with pytest.raises(MalformedBody, match="not valid UTF-8"):
         decode(body)
@@ -137,7 +141,7 @@ def test_bytes_that_are_not_utf_8_are_refused(body):
         b"[1,]",
         b'{"a":1,}',
         b"{'a':1}",
-        b'{a:1}',
+        b"{a:1}",
         b"01",
         b"+1",
         b".5",
@@ -190,7 +194,13 @@ def test_many_shallow_brackets_do_not_count_as_depth():
 @pytest.mark.parametrize(
     "text",
     ['\\"' * 250_000, "\\\\" * 250_000, '[\\"' * 150_000, "[" * 500_000, "\\" * 499_999],
-    ids=["escaped quotes", "escaped backslashes", "brackets and quotes", "brackets", "lone backslash at the end"],
+    ids=[
+        "escaped quotes",
+        "escaped backslashes",
+        "brackets and quotes",
+        "brackets",
+        "lone backslash at the end",
+    ],
 )
 @pytest.mark.parametrize("end", [b'"', b""], ids=["closed", "open"])
 def test_a_long_string_of_escapes_is_scanned_once(text, end):
@@ -203,7 +213,13 @@ def test_a_long_string_of_escapes_is_scanned_once(text, end):
 
 @pytest.mark.parametrize(
     "body",
-    [b'{"marker-7f3":1,"marker-7f3":2}', b'["marker-7f3"', b'"marker-7f3\\ud800"', b'{"marker-7f3":1e999}', b"marker-7f3"],
+    [
+        b'{"marker-7f3":1,"marker-7f3":2}',
+        b'["marker-7f3"',
+        b'"marker-7f3\\ud800"',
+        b'{"marker-7f3":1e999}',
+        b"marker-7f3",
+    ],
 )
 def test_the_message_repeats_nothing_of_the_body(body):
     with pytest.raises(MalformedBody) as refused:

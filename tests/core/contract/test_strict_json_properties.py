@@ -35,7 +35,11 @@ def test_two_values_share_a_compact_form_only_when_they_are_the_same_value(one, 
     assert (encode(one) == encode(other)) == (typed(one) == typed(other))
 
 
-TWINS = [[1, 1.0, True, "1"], [0, 0.0, -0.0, False, "0", "", None, "null", [], {}], [2**64, 2.0**64, 2**64 + 1]]
+TWINS = [
+    [1, 1.0, True, "1"],
+    [0, 0.0, -0.0, False, "0", "", None, "null", [], {}],
+    [2**64, 2.0**64, 2**64 + 1],
+]
 
 
 @given(st.sampled_from(TWINS), st.data(), JSON_VALUES)
@@ -55,34 +59,41 @@ def test_the_order_of_members_and_elements_counts(data):
 
 def reference(body: bytes) -> Any:
     """Python's own decoder, told to refuse what a decision must not rest on; raises ValueError."""
-
-    def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({name for name, _ in members}) < len(members):
-            raise ValueError
-        return dict(members)
-
-    def word(_name: str) -> Never:
-        raise ValueError
-
-    def finite(literal: str) -> float:
-        if abs(float(literal)) == float("inf"):
-            raise ValueError
-        return float(literal)
-
-    def short(literal: str) -> int:
-        if len(literal.lstrip("-")) > 308:
-            raise ValueError
-        return int(literal)
-
     if body.startswith(b"\xef\xbb\xbf"):
         raise ValueError
     value = json.loads(
-        body.decode(), object_pairs_hook=once, parse_constant=word, parse_float=finite, parse_int=short
+        body.decode(),
+        object_pairs_hook=_once,
+        parse_constant=_no_word,
+        parse_float=_finite,
+        parse_int=_short,
     )
-    json.dumps(value, ensure_ascii=False).encode()
+    json.dumps(value, ensure_ascii=False).encode()  # fails for half of a surrogate pair
     if _depth(value) > 64:
         raise ValueError
     return value
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({name for name, _ in members}) < len(members):
+        raise ValueError
+    return dict(members)
+
+
+def _no_word(_name: str) -> Never:
+    raise ValueError
+
+
+def _finite(literal: str) -> float:
+    if abs(float(literal)) == float("inf"):
+        raise ValueError
+    return float(literal)
+
+
+def _short(literal: str) -> int:
+    if len(literal.lstrip("-")) > 308:
+        raise ValueError
+    return int(literal)
 
 
 def _depth(value: Any) -> int:
@@ -92,10 +103,16 @@ def _depth(value: Any) -> int:
 
 NUMBERS = st.from_regex(rb"-?(0|[1-9][0-9]{0,22})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 STRINGS = st.from_regex(rb'"([ -!#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,6}"', fullmatch=True)
-LITERALS = st.one_of(NUMBERS, STRINGS, st.sampled_from(POISONS), st.sampled_from([b"true", b"null", b"{}", b"[ ]"]))
+LITERALS = st.one_of(
+    NUMBERS, STRINGS, st.sampled_from(POISONS), st.sampled_from([b"true", b"null", b"{}", b"[ ]"])
+)
 
 
-@given(st.recursive(LITERALS, lambda inner: st.lists(inner, max_size=4).map(lambda parts: b"[" + b",".join(parts) + b"]")))
+@given(
+    st.recursive(
+        LITERALS, lambda inner: st.lists(inner, max_size=4).map(lambda parts: b"[" + b",".join(parts) + b"]")
+    )
+)
 def test_literals_of_every_kind_are_read_as_the_reference_reads_them(body):
     assert_same_verdict(body)
 
@@ -117,6 +134,18 @@ def test_a_repeated_member_is_never_lost_by_the_quick_way(data, value):
     member = json.dumps(name, ensure_ascii=False).encode() + b":" + encode(value)
 
     assert_same_verdict(b"{" + member + b"," + member + b"}")
+
+
+# Texts that look alike once spaces are gone, shorter and longer than what they are written again as.
+ALIKE_NAMES = st.sampled_from([b'"a"', b'"a "', b'" a"', b'"\\u0061"', b'"a\\u0020"', b'""', b'" "', b'"a,"'])
+ALIKE_VALUES = st.sampled_from(
+    [b"1", b"1E5", b"100000.0", b"1e5", b'"1"', b'"1 "', b'"\\u0020"', b'" "', b"[]", b"[ ]", b"-0", b"0"]
+)
+
+
+@given(st.lists(st.tuples(ALIKE_NAMES, ALIKE_VALUES, st.sampled_from([b"", b" ", b"\n"])), max_size=6))
+def test_members_that_are_alike_but_for_spaces_are_told_apart(members):
+    assert_same_verdict(b"{" + b",".join(name + b":" + space + value for name, value, space in members) + b"}")
 
 
 def assert_same_verdict(body: bytes) -> None:

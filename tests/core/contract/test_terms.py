@@ -41,7 +41,8 @@ def test_a_validity_is_unix_seconds_or_rfc_3339(text, instant):
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"soon", b"nan", b"inf", b"-1", b"1e999", b"2030-03-17T17:46:40", b"2030-13-01T00:00:00Z", b"1_0"]
+    "text",
+    [b"", b"soon", b"nan", b"inf", b"-1", b"1e999", b"2030-03-17T17:46:40", b"2030-13-01T00:00:00Z", b"1_0"],
 )
 def test_a_validity_that_names_no_instant_is_refused(text):
     with pytest.raises(InvalidHeader, match="RFC 3339"):
@@ -61,7 +62,12 @@ def test_bytes_that_are_not_utf8_are_refused():
 def test_cache_directives_are_read_in_any_case_from_any_number_of_headers():
     terms = read_terms([(b"cache-control", b"No-Cache, max-age=60"), (b"cache-control", b"no-store , x=1")])
 
-    assert (terms.no_cache, terms.no_store, terms.only_if_cached, terms.max_age_s) == (True, True, False, 60.0)
+    assert (terms.no_cache, terms.no_store, terms.only_if_cached, terms.max_age_s) == (
+        True,
+        True,
+        False,
+        60.0,
+    )
 
 
 def test_a_quoted_or_enormous_max_age_is_read():
@@ -81,7 +87,9 @@ def test_thresholds_are_read_by_question_id():
     assert terms.noul_thresholds == {"refund": 0.75, "a=b": 0.5, "질문": 0.9, "x,y": 0.25}
 
 
-@pytest.mark.parametrize("text", [b"refund", b"=0.5", b"refund=", b"refund=0", b"refund=1", b"refund=nan", b"a=2"])
+@pytest.mark.parametrize(
+    "text", [b"refund", b"=0.5", b"refund=", b"refund=0", b"refund=1", b"refund=nan", b"a=2"]
+)
 def test_a_threshold_outside_zero_and_one_is_refused(text):
     with pytest.raises(InvalidHeader, match="between 0 and 1"):
         read_terms([(THRESHOLD, text)])

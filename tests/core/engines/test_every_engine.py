@@ -62,7 +62,18 @@ async def test_no_items_have_no_readings(engine):
 
 @pytest.mark.parametrize(
     "state",
-    ["", " ", "\x00", "a\r\nb", "🙂" * 500, "ש" * 300, "word " * 3_000, "x" * 50_000, '{"a":[1,2]}', "\u202e\ufeff"],
+    [
+        "",
+        " ",
+        "\x00",
+        "a\r\nb",
+        "🙂" * 500,
+        "ש" * 300,
+        "word " * 3_000,
+        "x" * 50_000,
+        '{"a":[1,2]}',
+        "\u202e\ufeff",
+    ],
     ids=["empty", "space", "nul", "crlf", "emoji", "hebrew", "long", "one-word", "json", "controls"],
 )
 async def test_any_text_has_a_reading(engine, state):
