@@ -75,7 +75,6 @@ def run() -> list[dict[str, Any]]:
 async def _measure(chars: int) -> list[dict[str, Any]]:
     decider = Decider(
         contract=Contract(("jev-latest",)),
-        fingerprint="bench",
         engine=FakeEngine(),
         cache=DecisionCache(MemoryStore(max_entries=1_000)),
         clock=time.time,

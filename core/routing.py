@@ -4,31 +4,34 @@
     2. a decision in memory, found by the request's key
     3. the flight for that key, if one is in the air
     4. a decision in the store
-    5. the engine; what it says is stored, and the first decision stored is everybody's answer
+    5. another Router's computation of that key, if one is under way
+    6. the engine; what it says is stored, and the first decision stored is everybody's answer
 
 Evidence is checked before the first step and after the last: what rests on expired evidence is not replayed,
-not computed and not stored.
+not computed and not stored. A busy engine sheds new computations, and nothing that the first four steps can
+answer.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
+from core.cache import envelope
 from core.cache.cache import DecisionCache
 from core.cache.decision import Decision
-from core.contract.answers import write_answers
-from core.contract.request import Contract, Request, open_body, read
-from core.contract.strict_json import looks_spaced
+from core.coalescing.client import Alone, Turns
+from core.contract.request import Contract, Opened, Request, open_body, read
 from core.contract.terms import PLAIN, Terms
-from core.engines.base import Engine, Item, Reading
-from core.errors import EngineFailed, EvidenceExpired, MalformedBody, NotCached, PrecedentError
+from core.engines.base import Engine
+from core.errors import EvidenceExpired, NotCached, Overloaded, RetryLater
 from core.flights import SingleFlight
 from core.identity import Identity, KeyOf, keyer
+from core.inference import infer
+from core.spellings import Spellings
 
-MAX_SPELLINGS = 100_000
-MAX_SPELLED_BYTES = 4_096  # larger bodies are cheaper to read again than to remember
 MAX_LANES = 10_000
 
 
@@ -64,10 +67,23 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """How much may wait.
+
+    Beyond these a caller gets `Overloaded`; a replay never does.
+    """
+
+    max_computing: int = 1_000  # keys that this process computes at a time
+    max_waiting_per_key: int = 1_000  # callers of one key
+    retry_after_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class _Way:
     """What sets one computation of a key apart from another; only equals share a flight."""
 
     key: bytes
+    epoch: int  # of the purges known: what was begun before one is not for those who ask after it
     look_up: bool  # a stored decision will do
     store: bool
 
@@ -77,42 +93,46 @@ class Decider:
 
     Args:
         contract: what this deployment accepts.
-        fingerprint: the engine's, or the one that the operator pinned.
         engine: the model, in this process or behind a handle.
         cache: where decisions are kept.
         clock: Unix seconds.
         deadline_s: how long one computation may take.
+        turns: coordinates with other processes; nobody else computes when left out.
+        admission: how much may wait.
     """
 
     def __init__(
         self,
         contract: Contract,
-        fingerprint: str,
         engine: Engine,
         cache: DecisionCache,
         clock: Callable[[], float],
         deadline_s: float,
+        turns: Turns | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._contract = contract
         self._engine = engine
         self._cache = cache
         self._clock = clock
-        self._flights: SingleFlight[_Way, Outcome] = SingleFlight(deadline_s)
-        self._spellings: dict[bytes, bytes] = {}
+        self._turns = turns or Alone()
+        self._is_shared = turns is not None
+        self._admission = admission or Admission()
+        self._flights: SingleFlight[_Way, Outcome] = SingleFlight(
+            deadline_s, self._admission.max_waiting_per_key, is_worth_another_try
+        )
+        self._spellings = Spellings()
+        self._computing = 0
         self.coalesced: Counter[str] = Counter()  # by tenant
 
         @lru_cache(MAX_LANES)
         def lane(identity: Identity) -> Lane:
-            return Lane(identity, keyer(identity, fingerprint))
+            return Lane(identity, keyer(identity, engine.fingerprint))
 
         self.lane = lane
 
     def replay(self, body: bytes, lane: Lane, now: float, terms: Terms = PLAIN) -> Decision | None:
-        """The decision in memory for exactly this body, without parsing it.
-
-        A body in compact form is what its key is made of, so its digest is the key. Another spelling of the
-        same request is decoded once and then remembered with its key. Neither is validated: where there is a
-        decision, there was a valid request.
+        """The decision in memory for this body. Where there is one, there was a valid request.
 
         Raises:
             EvidenceExpired: the evidence is no longer valid.
@@ -121,7 +141,7 @@ class Decider:
             _refuse_expired_evidence(terms, now)
             if terms.no_cache:
                 return None
-        key = self._key_at_a_glance(body, lane)
+        key = self._spellings.key_of(body, lane.key_of)
         decision = None if key is None else self._cache.peek(key, now)
         return decision if decision is not None and _is_young(decision, terms, now) else None
 
@@ -133,51 +153,108 @@ class Decider:
                 was wanted and there is none.
             RetryLater: no answer could be had; nothing was stored.
         """
+        _refuse_expired_evidence(terms, self._clock())
+        opened = open_body(body)
+        self._spellings.learn(body, opened.compact, lane.key_of(opened.compact), lane.key_of)
+        return await self.settle(opened, lane, terms)
+
+    async def settle(self, opened: Opened, lane: Lane, terms: Terms = PLAIN) -> Outcome:
+        """Do what `decide` does, for a body that was decoded before."""
         now = self._clock()
         _refuse_expired_evidence(terms, now)
-        opened = open_body(body)
         key = lane.key_of(opened.compact)
-        if opened.compact != body and len(body) <= MAX_SPELLED_BYTES:
-            self._remember_spelling(lane.key_of(body), key)
         decision = None if terms.no_cache else self._cache.peek(key, now)
         if decision is not None and _is_young(decision, terms, now):
-            return Outcome(decision, Source.REPLAY)  # it is there, so this body was a valid request before
+            return Outcome(decision, Source.REPLAY)
         request = read(opened, self._contract)
-        if decision is None and not terms.no_cache and _is_picky(terms):
+        if decision is None and _is_picky(terms):
             decision = await self._cache.get(key, lane.identity, now, request.questions)
             if decision is not None and _is_young(decision, terms, now):
                 return Outcome(decision, Source.REPLAY)
         if terms.only_if_cached:
             raise NotCached
-        return await self._fly(
-            _Way(key, decision is None and not terms.no_cache, not terms.no_store), request, lane, terms
-        )
+        # The epoch is read before the work: a purge from now on must reach what comes of it.
+        way = _Way(key, self._cache.epoch, decision is None and not terms.no_cache, not terms.no_store)
+        return await self._fly(way, request, lane, terms)
+
+    @property
+    def in_flight(self) -> int:
+        """How many computations, and lookups before one, are under way."""
+        return len(self._flights)
 
     def forget_spellings(self) -> None:
         """Meet every spelling as if for the first time."""
-        self._spellings.clear()
+        self._spellings.forget()
 
     async def drain(self) -> None:
         """Wait for every computation in progress."""
         await self._flights.drain()
 
     async def _fly(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
-        landed = await self._flights.run(way, lambda: self._settle(way, request, lane.identity, terms))
-        if landed.joined and landed.value.source is Source.MODEL:
-            self.coalesced[lane.identity.tenant] += 1
-            return Outcome(landed.value.decision, Source.COALESCED, landed.value.stored)
-        return landed.value
+        landed = await self._flights.run(way, lambda: self._work(way, request, lane.identity, terms))
+        outcome = landed.value
+        if landed.joined and outcome.source is Source.MODEL:
+            outcome = replace(outcome, source=Source.COALESCED)
+        self.coalesced[lane.identity.tenant] += outcome.source is Source.COALESCED
+        return outcome
 
-    async def _settle(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
-        epoch = self._cache.epoch  # before the work: a purge from now on must reach what comes of it
+    async def _work(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
+        if not way.look_up or not way.store:
+            return await self._work_apart(way, request, identity, terms)
+        stored = await self._stored(way, request, identity)
+        if stored is not None:
+            return stored
+        with self._admitted():
+            return await self._take_turn(way, request, identity, terms)
+
+    async def _take_turn(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
+        async with self._turns.turn(way.key) as turn:
+            adopted = self._adopted(turn.answer, way, identity)
+            if adopted is not None:
+                return adopted
+            # It may have landed between the lookup and the turn.
+            stored = await self._stored(way, request, identity) if self._is_shared else None
+            outcome = stored or await self._compute(way, request, identity, terms)
+            turn.settle(envelope.encode(outcome.decision, identity.tenant) or b"")
+            return outcome
+
+    async def _work_apart(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
+        """Compute for callers whom a shared decision does not serve, or who leave none behind."""
         if way.look_up:
-            decision = await self._cache.get(way.key, identity, self._clock(), request.questions)
-            if decision is not None:
-                return Outcome(decision, Source.REPLAY)
-        fresh = await self._compute(way.key, request, identity, terms, epoch)
+            stored = await self._stored(way, request, identity)
+            if stored is not None:
+                return stored
+        with self._admitted():
+            return await self._compute(way, request, identity, terms)
+
+    def _adopted(self, answer: bytes | None, way: _Way, identity: Identity) -> Outcome | None:
+        """What another process computed, unless it began before a purge that this one knows."""
+        found = None if not answer else envelope.decode(answer, way.key, identity.tenant)
+        if not isinstance(found, Decision) or found.epoch < way.epoch:
+            return None
+        return Outcome(found, Source.COALESCED)
+
+    @contextmanager
+    def _admitted(self) -> Iterator[None]:
+        if self._computing >= self._admission.max_computing:
+            raise Overloaded(f"{self._computing} decisions are being made", self._admission.retry_after_s)
+        self._computing += 1
+        try:
+            yield
+        finally:
+            self._computing -= 1
+
+    async def _stored(self, way: _Way, request: Request, identity: Identity) -> Outcome | None:
+        decision = await self._cache.get(way.key, identity, self._clock(), request.questions)
+        return None if decision is None else Outcome(decision, Source.REPLAY)
+
+    async def _compute(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
+        inferred = await infer(self._engine, way.key, request, identity)
+        now = self._clock()
+        fresh = replace(inferred, stored_at=now, last_expiry=terms.evidence_valid_until, epoch=way.epoch)
         if not way.store:
             return Outcome(fresh, Source.MODEL, stored=False)
-        added = await self._cache.add(fresh, identity, self._clock())
+        added = await self._cache.add(fresh, identity, now)
         if added.won:
             return Outcome(added.decision, Source.MODEL, added.stored)
         if way.look_up:
@@ -185,72 +262,10 @@ class Decider:
         # Asked for afresh: the caller gets what was computed, and the precedent stands.
         return Outcome(fresh, Source.MODEL, stored=False)
 
-    async def _compute(
-        self, key: bytes, request: Request, identity: Identity, terms: Terms, epoch: int
-    ) -> Decision:
-        items = [Item(request.state, question, identity.tenant) for question in request.questions.values()]
-        readings = complete(await self._ask(items), len(items))
-        answers, margins = write_answers(request.questions, [reading.probabilities for reading in readings])
-        return Decision(
-            key=key,
-            model=self._engine.name,
-            answers=answers,
-            margins=margins,
-            input_tokens=sum(reading.input_tokens for reading in readings),
-            truncated=tuple(
-                name for name, reading in zip(request.questions, readings, strict=True) if reading.truncated
-            ),
-            stored_at=self._clock(),
-            last_expiry=terms.evidence_valid_until,
-            epoch=epoch,
-        )
 
-    async def _ask(self, items: Sequence[Item]) -> list[Reading | Exception]:
-        try:
-            return await self._engine.answer(items)
-        except PrecedentError:
-            raise
-        except Exception as error:
-            raise EngineFailed(type(error).__name__) from error
-
-    def _key_at_a_glance(self, body: bytes, lane: Lane) -> bytes | None:
-        """The key of a body that was met before, or is in compact form; None when it is not even JSON."""
-        is_short = len(body) <= MAX_SPELLED_BYTES
-        if is_short or not looks_spaced(body):
-            digest = lane.key_of(body)
-            known = self._spellings.get(digest)
-            if known is not None or not looks_spaced(body):
-                return known or digest
-        try:
-            key = lane.key_of(open_body(body).compact)
-        except MalformedBody:
-            return None
-        if is_short:
-            self._remember_spelling(digest, key)
-        return key
-
-    def _remember_spelling(self, digest: bytes, key: bytes) -> None:
-        if len(self._spellings) >= MAX_SPELLINGS:
-            del self._spellings[next(iter(self._spellings))]
-        self._spellings[digest] = key
-
-
-def complete(readings: Sequence[Reading | Exception], expected: int) -> list[Reading]:
-    """All readings of a request, or the error of the first that has none: half a decision is none.
-
-    Raises:
-        EngineFailed: an item failed, or there are more or fewer readings than items.
-    """
-    if len(readings) != expected:
-        raise EngineFailed(f"{len(readings)} readings for {expected} questions")
-    whole = []
-    for reading in readings:
-        if isinstance(reading, PrecedentError):
-            raise reading
-        if isinstance(reading, Exception):
-            raise EngineFailed(type(reading).__name__) from reading
-        whole.append(reading)
-    return whole
+def is_worth_another_try(error: Exception) -> bool:
+    """Whether another caller of the same request may have more luck: not when nobody would be let in."""
+    return isinstance(error, RetryLater) and not isinstance(error, Overloaded)
 
 
 def _refuse_expired_evidence(terms: Terms, now: float) -> None:
@@ -260,7 +275,7 @@ def _refuse_expired_evidence(terms: Terms, now: float) -> None:
 
 def _is_picky(terms: Terms) -> bool:
     """Whether a decision in the store must be looked at before a flight is joined."""
-    return terms.only_if_cached or terms.max_age_s is not None
+    return not terms.no_cache and (terms.only_if_cached or terms.max_age_s is not None)
 
 
 def _is_young(decision: Decision, terms: Terms, now: float) -> bool:

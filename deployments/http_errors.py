@@ -82,7 +82,7 @@ MEANING: dict[type[PrecedentError], Meaning] = {
     EngineFailed: Meaning(503, "upstream_error", _RETRY),
     DeadlineExceeded: Meaning(503, "overloaded_error", _RETRY),
     StoreUnavailable: Meaning(503, "overloaded_error", _RETRY),
-    Overloaded: Meaning(503, "overloaded_error"),
+    Overloaded: Meaning(429, "rate_limit_error"),
     OperatorError: Meaning(500, "internal_error"),
 }
 

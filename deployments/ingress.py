@@ -15,6 +15,7 @@ REQUIRED: Final[Mapping[str, str]] = {
 
 RECOMMENDED: Final[Mapping[str, str]] = {
     "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",  # a log line and a datagram for each request
+    "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",  # deciding twice does no harm: first wins
     "RAY_SERVE_HAPROXY_NBTHREAD": "1",  # one thread carries more than a node's Routers; four only spin
     "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "10",  # longer ones flush in bursts that stall the loop
     "RAY_worker_niceness": "0",  # Ray's 15 lets everything else on the machine go first

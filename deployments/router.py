@@ -63,7 +63,6 @@ class Router:
                 max_questions=config.limits.max_questions,
                 max_state_chars=config.limits.max_state_chars,
             ),
-            fingerprint=engine.fingerprint,
             engine=self._remote,
             cache=self._cache,
             clock=time.time,

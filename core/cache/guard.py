@@ -183,10 +183,9 @@ class Guarded:
             result = await self._within(what, self._guarding.deadline_s, call)
         except StoreUnavailable as error:
             side.settle(admission, False, now)
-            if isinstance(error.__cause__, TimeoutError):
+            if self._note(error, now):
                 self._reads.trip(now)
                 self._writes.trip(now)
-            self._note(error, now)
             raise
         except BaseException:
             side.abandon(admission)
@@ -208,11 +207,14 @@ class Guarded:
         except StoreUnavailable:
             raise
         except TimeoutError as error:
-            self.counts.timeouts += 1
             raise StoreUnavailable(what, f"no reply within {deadline_s:g} s") from error
         except Exception as error:  # a store that breaks its promise is a failing store
             raise StoreUnavailable(what, type(error).__name__) from error
 
-    def _note(self, error: StoreUnavailable, now: float) -> None:
+    def _note(self, error: StoreUnavailable, now: float) -> bool:
+        """Count a failure and tell of it; True when it was a timeout, whoever noticed that."""
+        timed_out = isinstance(error.__cause__, TimeoutError)
         self.counts.errors += 1
+        self.counts.timeouts += timed_out
         self._alarm.ring("store", f"{error}; decisions go on without it", now)
+        return timed_out

@@ -27,7 +27,9 @@ from core.errors import (
     NotCached,
 )
 from core.identity import Identity
-from core.routing import MAX_SPELLED_BYTES, Decider, Lane, Source, complete
+from core.inference import complete
+from core.routing import Decider, Lane, Source
+from core.spellings import MAX_REMEMBERED_BYTES
 
 ME = Identity("acme", "app")
 NOUL = {"type": "noul", "instructions": "Is it so?"}
@@ -46,9 +48,9 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.cache = DecisionCache(self.store, self.retention)
+        self.engine.fingerprint = "pinned"  # engines that answer differently and pass for one
         self.decider = Decider(
             contract=Contract(("m", "other")),
-            fingerprint="pinned",
             engine=self.engine,
             cache=self.cache,
             clock=lambda: self.now,
@@ -111,7 +113,7 @@ class TestTheOrderOfTheSources:
     @pytest.mark.parametrize("long", [False, True])
     @pytest.mark.parametrize("spell", [dict(indent=1), dict(separators=(", ", ": ")), None], ids=str)
     async def test_every_spelling_of_any_length_is_replayed_again_and_again(self, desk, spell, long):
-        value = json.loads(BODY) | {"state": "x" * (2 * MAX_SPELLED_BYTES if long else 10)}
+        value = json.loads(BODY) | {"state": "x" * (2 * MAX_REMEMBERED_BYTES if long else 10)}
         _, answers = await desk.ask(encode(value))
         spelled = json.dumps(value, **spell).encode() if spell else encode(value) + b" "
 
@@ -319,15 +321,25 @@ class TestAnEngineThat:
         with pytest.raises(DeadlineExceeded):
             await desk.ask()
 
-    async def test_fails_once_fails_all_who_waited_and_nobody_else(self):
+    async def test_fails_once_fails_its_first_caller_and_is_asked_again_for_the_others(self):
         failures: list[Exception] = [ValueError("once")]
+        desk = Desk(engine=FakeEngine(fails=lambda item: failures.pop() if failures else None))
+
+        first, *others = await asyncio.gather(*(desk.ask() for _ in range(3)), return_exceptions=True)
+
+        assert isinstance(first, EngineFailed)
+        assert [source for source, _ in others] == [Source.COALESCED] * 2
+        assert desk.engine.runs == 2
+        assert await desk.store.count(desk.now) == 1
+
+    async def test_fails_twice_fails_all_who_waited_and_nobody_else(self):
+        failures: list[Exception] = [ValueError("once"), ValueError("twice")]
         desk = Desk(engine=FakeEngine(fails=lambda item: failures.pop() if failures else None))
 
         outcomes = await asyncio.gather(*(desk.ask() for _ in range(3)), return_exceptions=True)
 
         assert [type(outcome) for outcome in outcomes] == [EngineFailed] * 3
         assert (await desk.ask())[0] is Source.MODEL
-        assert await desk.store.count(desk.now) == 1
 
     async def test_fails_one_question_of_two_has_decided_nothing(self, desk):
         desk = Desk(engine=FakeEngine(fails=lambda item: ValueError() if item.question.size == 1 else None))

@@ -42,7 +42,6 @@ class Serving:
         cache = DecisionCache(self.store, self.retention)
         decider = Decider(
             contract=Contract(MODELS, max_state_chars=20_000),
-            fingerprint=self.engine.fingerprint,
             engine=self.engine,
             cache=cache,
             clock=self.clock,

@@ -19,7 +19,7 @@ def launch(tmp_path, settings):
 
 
 def test_the_launcher_sets_everything_that_the_ingress_needs():
-    environ = {}
+    environ: dict[str, str] = {}
 
     prepare_environment(environ)
 
@@ -36,7 +36,7 @@ def test_the_launcher_keeps_what_is_set_already():
 
 
 def test_the_launcher_puts_haproxys_own_pages_on_ports_that_are_free():
-    environ = {}
+    environ: dict[str, str] = {}
     with socket.socket() as somebody:
         somebody.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         somebody.bind(("", 8404))

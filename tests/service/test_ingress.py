@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -157,7 +158,7 @@ def test_without_keys_http_is_for_this_machine_only(service):
 def test_while_a_router_dies_and_returns_nobody_gets_an_error_that_clients_do_not_retry(service):
     (router,) = service.replicas("Router")
     os.kill(router, signal.SIGKILL)
-    seen = []
+    seen: list[tuple[int, Message, bytes]] = []
 
     while not seen or seen[-1][0] != 200 or router in service.replicas("Router"):
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)

@@ -26,21 +26,24 @@ def open_store(url: str, max_entries: int) -> Store:
     """The store that a URL names. Nothing is opened or connected to before it is used.
 
         memory://                                  in this process
-        sqlite:///decisions.sqlite                 a file beside the working directory
-        sqlite:////var/lib/precedent.sqlite        a file by its absolute path
-        redis://user:password@host:6379/0          a server; rediss:// with TLS, redis+unix:///path by a socket
-        redis+cluster://host:6379                  a cluster, by any member; rediss+cluster:// with TLS
+        sqlite:///decisions.sqlite             a file beside the working directory
+        sqlite:////var/lib/precedent.sqlite    a file by its absolute path
+        redis://user:password@host:6379/0      a server; rediss:// with TLS, redis+unix:///path by a socket
+        redis+cluster://host:6379              a cluster, by any member; rediss+cluster:// with TLS
 
     A server's URL may end in `?prefix=name:`, with which its keys begin (`precedent:` by default).
 
     Args:
         url: as above.
-        max_entries: above it the least recently stored value leaves; on a server its `maxmemory` counts instead.
+        max_entries: above it the least recently stored value leaves; a server has its `maxmemory` instead.
 
     Raises:
         SettingsError: a URL of another kind, with an unknown option, or without a path or host.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise SettingsError("store", f"is no URL: {error}") from error
     if parts.scheme in _CLIENT_SCHEMES:
         return _open_redis(parts)
     if url == "memory://":

@@ -19,6 +19,7 @@ from core.cache.together import Together
 from core.errors import StoreUnavailable
 
 ATTEMPTS: Final = 3  # where a value expires or changes between two looks at it
+MIXED_UP: Final = "the reply belongs to another command"
 
 _EXPIRY: Final = struct.Struct(">Q")  # milliseconds since 1970
 _NEVER: Final = 2**63 - 1
@@ -87,7 +88,7 @@ class RedisStore:
         else:
             (framed,) = await self._ask("get", ("MGET", *names))
         found = {}
-        for key, value in zip(keys, framed, strict=True):
+        for key, value in zip(keys, _values("get", framed, len(keys)), strict=True):
             if value is not None and not _has_expired(value, now):
                 found[key] = value[_EXPIRY.size :]
         return found
@@ -129,18 +130,20 @@ class RedisStore:
     async def read_fences(self, known: FenceTable) -> FenceTable | None:
         """The purges so far, or None when nothing is new."""
         (mark,) = await self._ask("read_fences", ("HMGET", self._fences, "founding", "epoch"))
-        founding, epoch = mark[0] or b"", int(mark[1] or 0)
-        if known.is_as(FenceTable(founding, epoch)):
+        founding, epoch = _values("read_fences", mark, 2)
+        if known.is_as(FenceTable(founding or b"", int(epoch or 0))):
             return None
         (members,) = await self._ask("read_fences", ("HGETALL", self._fences))
-        pairs = members if isinstance(members, dict) else dict(zip(members[::2], members[1::2], strict=True))
-        by_scope = {name[1:]: int(at) for name, at in pairs.items() if name.startswith(b"s")}
-        return FenceTable(pairs.get(b"founding", b""), int(pairs.get(b"epoch", 0)), by_scope)
+        if not isinstance(members, dict):  # as pairs or as a mapping, depending on the wire
+            pairs = _values("read_fences", members)
+            members = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        by_scope = {name[1:]: int(at) for name, at in members.items() if name.startswith(b"s")}
+        return FenceTable(members.get(b"founding", b""), int(members.get(b"epoch", 0)), by_scope)
 
     async def add_fence(self, scope: bytes, at_least: int, dropped: Collection[bytes]) -> int:
         """Begin the next epoch and fence `scope` with it."""
         founding = new_founding()
-        return int(await self._run("add_fence", ADD_FENCE, self._fences, scope, at_least, founding, *dropped))
+        return await self._run("add_fence", ADD_FENCE, self._fences, scope, at_least, founding, *dropped)
 
     async def close(self) -> None:
         """Let the pipelines under way end, and close the connections."""
@@ -153,7 +156,7 @@ class RedisStore:
         if self._adds_in_one:
             reply = await self._ask_one("add", ("SET", name, framed, "NX", "GET", *expiry))
             if not isinstance(reply, ResponseError):
-                return None if reply is None else bytes(reply)  # nil means that it was set
+                return _values("add", [reply], 1)[0]  # nil means that it was set
             if "syntax" not in str(reply):
                 raise StoreUnavailable("add", str(reply))
             self._adds_in_one = False
@@ -162,15 +165,17 @@ class RedisStore:
             if was_set:
                 return None
             if there is not None:
-                return bytes(there)
+                return _values("add", [there], 1)[0]
         raise StoreUnavailable("add", "the value came and went")
 
-    async def _run(self, operation: str, script: Script, name: bytes, *arguments: bytes | int) -> Reply:
+    async def _run(self, operation: str, script: Script, name: bytes, *arguments: bytes | int) -> int:
         reply = await self._ask_one(operation, ("EVALSHA", script.digest, 1, name, *arguments))
         if isinstance(reply, NoScriptError):  # a server that restarted, or never saw it
             reply = await self._ask_one(operation, ("EVAL", script.source, 1, name, *arguments))
         if isinstance(reply, ResponseError):
             raise StoreUnavailable(operation, str(reply))
+        if not isinstance(reply, int):
+            raise StoreUnavailable(operation, MIXED_UP)
         return reply
 
     async def _ask(self, operation: str, *commands: Command) -> list[Reply]:
@@ -192,6 +197,17 @@ class RedisStore:
         except Lost as error:
             return [[error] * len(commands) for commands in calls]
         return [[next(replies) for _ in commands] for commands in calls]
+
+
+def _values(operation: str, reply: Reply, count: int | None = None) -> list[bytes | None]:
+    """Check that a reply is a list of values, so that no other command's reply is taken for one."""
+    if (
+        not isinstance(reply, list)
+        or not all(value is None or isinstance(value, bytes) for value in reply)
+        or len(reply) != (len(reply) if count is None else count)
+    ):
+        raise StoreUnavailable(operation, MIXED_UP)
+    return reply
 
 
 def _frame(value: bytes, expires_at: float | None) -> bytes:

@@ -143,7 +143,7 @@ class ClusterWire:
         lost = next((reply for reply in replies if _is_lost(reply)), None)
         if lost is not None:
             await self._client.aclose()
-            raise lost
+            raise TimeoutError(str(lost)) if isinstance(lost, ServerSlow) else lost
         return replies
 
     async def count(self) -> int:

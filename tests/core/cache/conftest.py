@@ -8,6 +8,8 @@ from core.cache.cache import DecisionCache
 from core.cache.stores.memory import MemoryStore
 from core.cache.stores.sqlite import SqliteStore
 from tests.core.cache.faulty import FaultyStore
+from tests.core.cache.proxy import FaultProxy
+from tests.core.cache.servers import Server, cluster, redis_6, valkey
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -16,6 +18,42 @@ async def store(request, tmp_path: Path):
     one = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "decisions.sqlite")
     yield one
     await one.close()
+
+
+@pytest.fixture(scope="session")
+def a_valkey():
+    server = Server(valkey())
+    yield [server]
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def a_redis_6():
+    server = Server(redis_6())
+    yield [server]
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def a_cluster():
+    with cluster() as servers:
+        yield servers
+
+
+@pytest.fixture
+def server(a_valkey):
+    """A server of its own, empty."""
+    (one,) = a_valkey
+    with one.client() as client:
+        client.flushall()
+    return one
+
+
+@pytest.fixture
+async def proxy(server):
+    """Something between the caches and the server."""
+    async with FaultProxy(server.port).running() as one:
+        yield one
 
 
 @pytest.fixture

@@ -1,0 +1,51 @@
+"""The same request in other bytes: spaces and escapes do not make another one."""
+
+from core.contract.request import open_body
+from core.contract.strict_json import looks_spaced
+from core.errors import MalformedBody
+from core.identity import KeyOf
+
+MAX_REMEMBERED = 100_000
+MAX_REMEMBERED_BYTES = 4_096  # larger bodies are cheaper to read again than to hash twice
+
+
+class Spellings:
+    """From a body to its request's key, without validating anything.
+
+    A body in compact form is what its key is made of, so its digest is the key. Any other body is decoded
+    once, and its digest is then remembered with the key.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[bytes, bytes] = {}
+
+    def key_of(self, body: bytes, key_of: KeyOf) -> bytes | None:
+        """The key that `body` has if it is a request; None when it is not even JSON."""
+        is_short = len(body) <= MAX_REMEMBERED_BYTES
+        spaced = looks_spaced(body)
+        if is_short or not spaced:
+            digest = key_of(body)
+            known = self._keys.get(digest)
+            if known is not None or not spaced:
+                return known or digest
+        try:
+            key = key_of(open_body(body).compact)
+        except MalformedBody:
+            return None
+        if is_short:
+            self._remember(digest, key)
+        return key
+
+    def learn(self, body: bytes, compact: bytes, key: bytes, key_of: KeyOf) -> None:
+        """Remember the key of a body that was decoded on the way to its request."""
+        if compact != body and len(body) <= MAX_REMEMBERED_BYTES:
+            self._remember(key_of(body), key)
+
+    def forget(self) -> None:
+        """Meet every spelling as if for the first time."""
+        self._keys.clear()
+
+    def _remember(self, digest: bytes, key: bytes) -> None:
+        if len(self._keys) >= MAX_REMEMBERED:
+            del self._keys[next(iter(self._keys))]
+        self._keys[digest] = key
