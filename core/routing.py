@@ -12,6 +12,7 @@ not computed and not stored. A busy engine sheds new computations, and nothing t
 answer.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,10 +24,11 @@ from core.cache import envelope
 from core.cache.cache import DecisionCache
 from core.cache.decision import Decision
 from core.coalescing.client import Alone, Turns
+from core.contract.batch import open_batch
 from core.contract.request import Contract, Opened, Request, open_body, read
 from core.contract.terms import PLAIN, Terms
 from core.engines.base import Engine
-from core.errors import EvidenceExpired, NotCached, Overloaded, RetryLater
+from core.errors import EvidenceExpired, MalformedBody, NotCached, Overloaded, PrecedentError, RetryLater
 from core.flights import SingleFlight
 from core.identity import Identity, KeyOf, keyer
 from core.inference import infer
@@ -56,6 +58,11 @@ class Outcome:
         if self.source is Source.REPLAY:
             return self.decision.replay(now, thresholds)
         return self.decision.first_reply(self.source, thresholds, stored=self.stored)
+
+    @property
+    def usage(self) -> tuple[int, int]:
+        """Input and output tokens of this call's own inference."""
+        return self.decision.usage(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,21 @@ class Decider:
         way = _Way(key, self._cache.epoch, decision is None and not terms.no_cache, not terms.no_store)
         return await self._fly(way, request, lane, terms)
 
+    async def decide_batch(
+        self, body: bytes, lane: Lane, terms: Terms = PLAIN
+    ) -> list[Outcome | PrecedentError]:
+        """Settle many requests, in order.
+
+        Repeats among them are computed once, and a failure is its item's alone.
+
+        Raises:
+            CallerError: the body is not a batch.
+        """
+        settled = await asyncio.gather(
+            *(self._settle_part(part, lane, terms) for part in open_batch(body)), return_exceptions=True
+        )
+        return [_outcome_or_error(one) for one in settled]
+
     @property
     def in_flight(self) -> int:
         """How many computations, and lookups before one, are under way."""
@@ -189,6 +211,11 @@ class Decider:
     async def drain(self) -> None:
         """Wait for every computation in progress."""
         await self._flights.drain()
+
+    async def _settle_part(self, part: Opened | MalformedBody, lane: Lane, terms: Terms) -> Outcome:
+        if isinstance(part, MalformedBody):
+            raise part
+        return await self.settle(part, lane, terms)
 
     async def _fly(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
         landed = await self._flights.run(way, lambda: self._work(way, request, lane.identity, terms))
@@ -261,6 +288,12 @@ class Decider:
             return Outcome(added.decision, Source.REPLAY)
         # Asked for afresh: the caller gets what was computed, and the precedent stands.
         return Outcome(fresh, Source.MODEL, stored=False)
+
+
+def _outcome_or_error(settled: Outcome | BaseException) -> Outcome | PrecedentError:
+    if isinstance(settled, Outcome | PrecedentError):
+        return settled
+    raise settled
 
 
 def is_worth_another_try(error: Exception) -> bool:

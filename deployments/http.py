@@ -7,26 +7,28 @@ rest of a replay together. The slow routes and the OpenAPI document live in `dep
 import itertools
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 from core.contract.terms import PLAIN, Terms, read_terms
 from core.errors import ClientLeft, PrecedentError, UnsupportedMediaType
 from core.identity import Identity
-from core.routing import Decider, Lane
+from core.routing import Decider, Lane, Outcome
 from deployments.auth import Callers, Right
 from deployments.bodies import BodyLimits, Receive, read_body
 from deployments.caching import outcome_headers, replay_headers
-from deployments.http_errors import Headers, error_for_status, error_response, plain_error
+from deployments.http_errors import Headers, error_for_status, error_response, error_result, plain_error
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 Reply = tuple[int, bytes, Headers]
+Route = Callable[[Scope, Receive], Awaitable[Reply]]
 
 log = logging.getLogger("ray.serve.precedent")
 
-HOT_ROUTE = "/v1/systemone"
+ONE = "/v1/systemone"
+BATCH = "/v1/systemone/batch"
 
 
 class HttpApp:
@@ -57,6 +59,7 @@ class HttpApp:
         self._limits = limits
         self._clock = clock
         self._plain_lanes: dict[str, Lane] = {}  # by tenant
+        self._routes: dict[str, Route] = {ONE: self._decide, BATCH: self._decide_batch}
         self._prefix = os.urandom(8).hex().encode()
         self._counter = itertools.count()
 
@@ -66,10 +69,11 @@ class HttpApp:
             await self._pages(scope, receive, send)
             return
         request_id = b"%b%08x" % (self._prefix, next(self._counter))
-        if scope["path"] != HOT_ROUTE:
+        answer = self._routes.get(scope["path"])
+        if answer is None:
             await self._pages(scope, receive, _with_request_id(send, request_id))
             return
-        reply = await self._reply(scope, receive)
+        reply = await self._reply(answer, scope, receive)
         if reply is None:
             return
         status, body, headers = reply
@@ -81,11 +85,11 @@ class HttpApp:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _reply(self, scope: Scope, receive: Receive) -> Reply | None:
+    async def _reply(self, answer: Route, scope: Scope, receive: Receive) -> Reply | None:
         if scope["method"] != "POST":
             return *error_for_status(405), [(b"allow", b"POST")]
         try:
-            return await self._decide(scope, receive)
+            return await answer(scope, receive)
         except ClientLeft:
             return None
         except PrecedentError as error:
@@ -95,13 +99,7 @@ class HttpApp:
             return *plain_error(500, "internal_error", "the server failed; its log says how"), []
 
     async def _decide(self, scope: Scope, receive: Receive) -> Reply:
-        headers = scope["headers"]
-        caller = self._callers.caller(headers)
-        caller.require(Right.DECIDE)
-        terms = read_terms(headers)
-        encoding = content_encoding(headers)
-        body = await read_body(receive, encoding, self._limits)
-        lane = self._lane(caller.tenant, terms)
+        lane, terms, body = await self._read(scope, receive)
         now = self._clock()
         decision = self._decider.replay(body, lane, now, terms)
         if decision is not None:
@@ -110,6 +108,19 @@ class HttpApp:
         now = self._clock()
         return 200, outcome.body(now, terms.noul_thresholds), outcome_headers(outcome, terms, now)
 
+    async def _decide_batch(self, scope: Scope, receive: Receive) -> Reply:
+        lane, terms, body = await self._read(scope, receive)
+        outcomes = await self._decider.decide_batch(body, lane, terms)
+        return 200, batch_body(outcomes, terms, self._clock()), []
+
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[Lane, Terms, bytes]:
+        headers = scope["headers"]
+        caller = self._callers.caller(headers)
+        caller.require(Right.DECIDE)
+        terms = read_terms(headers)
+        body = await read_body(receive, content_encoding(headers), self._limits)
+        return self._lane(caller.tenant, terms), terms, body
+
     def _lane(self, tenant: str, terms: Terms) -> Lane:
         if terms is not PLAIN:
             return self._decider.lane(Identity(tenant, self._deployment, terms.evidence, terms.contract))
@@ -117,6 +128,20 @@ class HttpApp:
         if lane is None:
             lane = self._plain_lanes[tenant] = self._decider.lane(Identity(tenant, self._deployment))
         return lane
+
+
+def batch_body(outcomes: Sequence[Outcome | PrecedentError], terms: Terms, now: float) -> bytes:
+    """The response of a batch: one result per item, in order, each what the item alone would have got."""
+    results, input_tokens, output_tokens = [], 0, 0
+    for outcome in outcomes:
+        if isinstance(outcome, PrecedentError):
+            results.append(error_result(outcome))
+            continue
+        results.append(outcome.body(now, terms.noul_thresholds))
+        input_tokens += outcome.usage[0]
+        output_tokens += outcome.usage[1]
+    usage = b'{"input_tokens":%d,"output_tokens":%d}' % (input_tokens, output_tokens)
+    return b'{"results":[%b],"total_usage":%b}' % (b",".join(results), usage)
 
 
 def content_encoding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -98,6 +98,12 @@ def error_response(error: PrecedentError) -> tuple[int, bytes, Headers]:
     return meaning.status, error_body(_detail(error, meaning)), headers
 
 
+def error_result(error: PrecedentError) -> bytes:
+    """An error as the result of one item of a batch: the status and detail it would have had alone."""
+    status, body, _ = error_response(error)
+    return b'{"error":{"status":%d,%b}' % (status, body[1:])
+
+
 def plain_error(status: int, error_type: str, message: str) -> tuple[int, bytes]:
     """Status and body of an error that has no class, such as an unknown path."""
     return status, error_body({"error_type": error_type, "message": message})

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from core.cache.alarm import Alarm
+from core.cache.comparison import difference
 from core.cache.decision import Decision
 from core.cache.envelope import encode
 from core.cache.fences import Scope
@@ -133,6 +134,15 @@ class DecisionCache:
         else:
             return await self._offer(kept, value, asked)
         return Added(kept, won=True, stored=False)
+
+    def compare(self, stored: Decision, fresh: Decision, identity: Identity) -> None:
+        """Count how a stored decision differs from a fresh one about the same request."""
+        apart = difference(stored.answers, fresh.answers)
+        counts = self._tally(identity.tenant).shadow
+        counts.compared += 1
+        counts.equal += apart.equal
+        counts.flipped += apart.flipped
+        counts.largest_difference = max(counts.largest_difference, apart.largest)
 
     async def purge(self, scope: Scope, now: float) -> Purged:
         """Fence a scope: nothing in it that was decided so far, or is being decided, is replayed again.

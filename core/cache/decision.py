@@ -39,9 +39,21 @@ class Decision:
     def first_reply(
         self, source: str, thresholds: Mapping[str, float] | None = None, *, stored: bool = True
     ) -> bytes:
-        """The response body for a caller that waited for this decision; `source` is model or coalesced."""
-        head = self._head(source, self.input_tokens, self.output_tokens, thresholds)
+        """The response body for a caller that waited for this decision.
+
+        Args:
+            source: "model" for the call whose inference it was, which alone reports its tokens; else
+                "coalesced".
+            thresholds: of the caller, for the margins.
+            stored: False when the store does not have the decision.
+        """
+        input_tokens, output_tokens = self.usage(source)
+        head = self._head(source, input_tokens, output_tokens, thresholds)
         return head + (b"0.0}}" if stored else b'0.0,"stored":false}}')
+
+    def usage(self, source: str) -> tuple[int, int]:
+        """Input and output tokens that an answer from `source` reports: each inference counts once."""
+        return (self.input_tokens, self.output_tokens) if source == "model" else (0, 0)
 
     @cached_property
     def replay_head(self) -> bytes:

@@ -1,8 +1,26 @@
 """What a cache has done, as numbers."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from core.cache.guard import StoreState
+
+
+@dataclass(slots=True)
+class ShadowTally:
+    """How replays would have compared with the fresh answers that were given instead."""
+
+    compared: int = 0
+    equal: int = 0  # byte for byte
+    flipped: int = 0  # another yes or no, option or most probable level in some question
+    largest_difference: float = 0.0  # of any probability
+
+    def __add__(self, other: "ShadowTally") -> "ShadowTally":
+        return ShadowTally(
+            self.compared + other.compared,
+            self.equal + other.equal,
+            self.flipped + other.flipped,
+            max(self.largest_difference, other.largest_difference),
+        )
 
 
 @dataclass(slots=True)
@@ -20,6 +38,7 @@ class Tally:
     fenced: int = 0  # not replayed, or not stored, because of a purge
     too_large: int = 0  # not stored because of its size
     retention_errors: int = 0  # the operator's retention function failed; not kept
+    shadow: ShadowTally = field(default_factory=ShadowTally)
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Tally)))

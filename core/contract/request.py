@@ -54,9 +54,23 @@ def open_body(body: bytes) -> Opened:
         MalformedBody: not acceptable JSON.
     """
     value, compact = decode(body)
-    if isinstance(value, dict) and not NOT_IN_THE_KEY.keys().isdisjoint(value):
-        compact = encode({name: member for name, member in value.items() if name not in NOT_IN_THE_KEY})
-    return Opened(value, compact)
+    return Opened(value, compact) if keyed(value) is value else open_value(value)
+
+
+def open_value(value: Any) -> Opened:  # noqa: ANN401  any JSON value
+    """Open what was decoded already.
+
+    Raises:
+        MalformedBody: a lone surrogate somewhere in it.
+    """
+    return Opened(value, encode(keyed(value)))
+
+
+def keyed(value: Any) -> Any:  # noqa: ANN401
+    """The part of a body that makes it the request it is; `value` itself when that is all of it."""
+    if not isinstance(value, dict) or NOT_IN_THE_KEY.keys().isdisjoint(value):
+        return value
+    return {name: member for name, member in value.items() if name not in NOT_IN_THE_KEY}
 
 
 def parse(body: bytes, contract: Contract) -> Request:

@@ -44,6 +44,20 @@ def decode(body: bytes) -> tuple[Any, bytes]:
     return _decode_strictly(body)
 
 
+def decode_parts(body: bytes) -> Any:  # noqa: ANN401  any JSON value
+    """Decode a body whose parts are judged one by one.
+
+    Strings may hold lone surrogates, which `encode` refuses.
+
+    Raises:
+        MalformedBody: for every other reason that `decode` has.
+    """
+    try:
+        return decode(body)[0]
+    except MalformedBody:
+        return _value(body)
+
+
 def looks_spaced(body: bytes) -> bool:
     """Whether a body is plainly not in compact form, by a glance at its beginning."""
     return b'": ' in body[:_GLANCE_BYTES] or b"\n" in body[:_GLANCE_BYTES]
@@ -93,15 +107,19 @@ def _depth_is_allowed(body: bytes) -> bool:
 
 
 def _decode_strictly(body: bytes) -> tuple[Any, bytes]:
+    value = _value(body)
+    return value, encode(value)
+
+
+def _value(body: bytes) -> Any:  # noqa: ANN401
     if not _depth_is_allowed(body):
         raise MalformedBody(f"nested deeper than {MAX_DEPTH} levels")
     try:
-        value = _STRICT.decode(body.decode())
+        return _STRICT.decode(body.decode())
     except UnicodeDecodeError as error:
         raise MalformedBody("not valid UTF-8", error.start) from None
     except json.JSONDecodeError as error:
         raise MalformedBody("JSON syntax error", error.pos) from None
-    return value, encode(value)
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:

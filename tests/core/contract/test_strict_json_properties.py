@@ -145,7 +145,9 @@ ALIKE_VALUES = st.sampled_from(
 
 @given(st.lists(st.tuples(ALIKE_NAMES, ALIKE_VALUES, st.sampled_from([b"", b" ", b"\n"])), max_size=6))
 def test_members_that_are_alike_but_for_spaces_are_told_apart(members):
-    assert_same_verdict(b"{" + b",".join(name + b":" + space + value for name, value, space in members) + b"}")
+    assert_same_verdict(
+        b"{" + b",".join(name + b":" + space + value for name, value, space in members) + b"}"
+    )
 
 
 def assert_same_verdict(body: bytes) -> None:
