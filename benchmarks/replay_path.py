@@ -78,7 +78,6 @@ async def _measure(chars: int) -> list[dict[str, Any]]:
         engine=FakeEngine(),
         cache=DecisionCache(MemoryStore(max_entries=1_000)),
         clock=time.time,
-        deadline_s=5.0,
     )
     lane = decider.lane(Identity("default", "bench"))
     compact = orjson.dumps(body_of(chars))

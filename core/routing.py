@@ -21,8 +21,8 @@ from enum import StrEnum
 from functools import lru_cache
 
 from core.cache import envelope
-from core.cache.cache import DecisionCache
 from core.cache.decision import Decision
+from core.cache.modes import CacheView
 from core.coalescing.client import Alone, Turns
 from core.contract.batch import open_batch
 from core.contract.request import Contract, Opened, Request, open_body, read
@@ -67,19 +67,21 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Requests of one identity: their key function is prepared once."""
+    """Requests of one identity, with what is the same for all of them."""
 
     identity: Identity
     key_of: KeyOf
+    cache: CacheView
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How much may wait.
+    """How much may wait, and how long.
 
-    Beyond these a caller gets `Overloaded`; a replay never does.
+    Beyond the counts a caller gets `Overloaded`; a replay never does.
     """
 
+    deadline_s: float = 9.0  # for one computation
     max_computing: int = 1_000  # keys that this process computes at a time
     max_waiting_per_key: int = 1_000  # callers of one key
     retry_after_s: float = 1.0
@@ -103,30 +105,29 @@ class Decider:
         engine: the model, in this process or behind a handle.
         cache: where decisions are kept.
         clock: Unix seconds.
-        deadline_s: how long one computation may take.
         turns: coordinates with other processes; nobody else computes when left out.
-        admission: how much may wait.
+        admission: how much may wait, and how long.
+        tenant_caches: the cache as tenants with a mode of their own see it.
     """
 
     def __init__(
         self,
         contract: Contract,
         engine: Engine,
-        cache: DecisionCache,
+        cache: CacheView,
         clock: Callable[[], float],
-        deadline_s: float,
         turns: Turns | None = None,
         admission: Admission | None = None,
+        tenant_caches: Mapping[str, CacheView] | None = None,
     ) -> None:
         self._contract = contract
         self._engine = engine
-        self._cache = cache
         self._clock = clock
         self._turns = turns or Alone()
         self._is_shared = turns is not None
         self._admission = admission or Admission()
         self._flights: SingleFlight[_Way, Outcome] = SingleFlight(
-            deadline_s, self._admission.max_waiting_per_key, is_worth_another_try
+            self._admission.deadline_s, self._admission.max_waiting_per_key, is_worth_another_try
         )
         self._spellings = Spellings()
         self._computing = 0
@@ -134,7 +135,8 @@ class Decider:
 
         @lru_cache(MAX_LANES)
         def lane(identity: Identity) -> Lane:
-            return Lane(identity, keyer(identity, engine.fingerprint))
+            seen = (tenant_caches or {}).get(identity.tenant, cache)
+            return Lane(identity, keyer(identity, engine.fingerprint), seen)
 
         self.lane = lane
 
@@ -149,7 +151,7 @@ class Decider:
             if terms.no_cache:
                 return None
         key = self._spellings.key_of(body, lane.key_of)
-        decision = None if key is None else self._cache.peek(key, now)
+        decision = None if key is None else lane.cache.peek(key, now)
         return decision if decision is not None and _is_young(decision, terms, now) else None
 
     async def decide(self, body: bytes, lane: Lane, terms: Terms = PLAIN) -> Outcome:
@@ -170,18 +172,18 @@ class Decider:
         now = self._clock()
         _refuse_expired_evidence(terms, now)
         key = lane.key_of(opened.compact)
-        decision = None if terms.no_cache else self._cache.peek(key, now)
+        decision = None if terms.no_cache else lane.cache.peek(key, now)
         if decision is not None and _is_young(decision, terms, now):
             return Outcome(decision, Source.REPLAY)
         request = read(opened, self._contract)
         if decision is None and _is_picky(terms):
-            decision = await self._cache.get(key, lane.identity, now, request.questions)
+            decision = await lane.cache.get(key, lane.identity, now, request.questions)
             if decision is not None and _is_young(decision, terms, now):
                 return Outcome(decision, Source.REPLAY)
         if terms.only_if_cached:
             raise NotCached
         # The epoch is read before the work: a purge from now on must reach what comes of it.
-        way = _Way(key, self._cache.epoch, decision is None and not terms.no_cache, not terms.no_store)
+        way = _Way(key, lane.cache.epoch, decision is None and not terms.no_cache, not terms.no_store)
         return await self._fly(way, request, lane, terms)
 
     async def decide_batch(
@@ -218,45 +220,45 @@ class Decider:
         return await self.settle(part, lane, terms)
 
     async def _fly(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
-        landed = await self._flights.run(way, lambda: self._work(way, request, lane.identity, terms))
+        landed = await self._flights.run(way, lambda: self._work(way, request, lane, terms))
         outcome = landed.value
         if landed.joined and outcome.source is Source.MODEL:
             outcome = replace(outcome, source=Source.COALESCED)
         self.coalesced[lane.identity.tenant] += outcome.source is Source.COALESCED
         return outcome
 
-    async def _work(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
+    async def _work(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
         if not way.look_up or not way.store:
-            return await self._work_apart(way, request, identity, terms)
-        stored = await self._stored(way, request, identity)
+            return await self._work_apart(way, request, lane, terms)
+        stored = await self._stored(way, request, lane)
         if stored is not None:
             return stored
         with self._admitted():
-            return await self._take_turn(way, request, identity, terms)
+            return await self._take_turn(way, request, lane, terms)
 
-    async def _take_turn(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
+    async def _take_turn(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
         async with self._turns.turn(way.key) as turn:
-            adopted = self._adopted(turn.answer, way, identity)
+            adopted = self._adopted(turn.answer, way, lane)
             if adopted is not None:
                 return adopted
             # It may have landed between the lookup and the turn.
-            stored = await self._stored(way, request, identity) if self._is_shared else None
-            outcome = stored or await self._compute(way, request, identity, terms)
-            turn.settle(envelope.encode(outcome.decision, identity.tenant) or b"")
+            stored = await self._stored(way, request, lane) if self._is_shared else None
+            outcome = stored or await self._compute(way, request, lane, terms)
+            turn.settle(envelope.encode(outcome.decision, lane.identity.tenant) or b"")
             return outcome
 
-    async def _work_apart(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
+    async def _work_apart(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
         """Compute for callers whom a shared decision does not serve, or who leave none behind."""
         if way.look_up:
-            stored = await self._stored(way, request, identity)
+            stored = await self._stored(way, request, lane)
             if stored is not None:
                 return stored
         with self._admitted():
-            return await self._compute(way, request, identity, terms)
+            return await self._compute(way, request, lane, terms)
 
-    def _adopted(self, answer: bytes | None, way: _Way, identity: Identity) -> Outcome | None:
+    def _adopted(self, answer: bytes | None, way: _Way, lane: Lane) -> Outcome | None:
         """What another process computed, unless it began before a purge that this one knows."""
-        found = None if not answer else envelope.decode(answer, way.key, identity.tenant)
+        found = None if not answer else envelope.decode(answer, way.key, lane.identity.tenant)
         if not isinstance(found, Decision) or found.epoch < way.epoch:
             return None
         return Outcome(found, Source.COALESCED)
@@ -271,17 +273,17 @@ class Decider:
         finally:
             self._computing -= 1
 
-    async def _stored(self, way: _Way, request: Request, identity: Identity) -> Outcome | None:
-        decision = await self._cache.get(way.key, identity, self._clock(), request.questions)
+    async def _stored(self, way: _Way, request: Request, lane: Lane) -> Outcome | None:
+        decision = await lane.cache.get(way.key, lane.identity, self._clock(), request.questions)
         return None if decision is None else Outcome(decision, Source.REPLAY)
 
-    async def _compute(self, way: _Way, request: Request, identity: Identity, terms: Terms) -> Outcome:
-        inferred = await infer(self._engine, way.key, request, identity)
+    async def _compute(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
+        inferred = await infer(self._engine, way.key, request, lane.identity)
         now = self._clock()
         fresh = replace(inferred, stored_at=now, last_expiry=terms.evidence_valid_until, epoch=way.epoch)
         if not way.store:
             return Outcome(fresh, Source.MODEL, stored=False)
-        added = await self._cache.add(fresh, identity, now)
+        added = await lane.cache.add(fresh, lane.identity, now)
         if added.won:
             return Outcome(added.decision, Source.MODEL, added.stored)
         if way.look_up:

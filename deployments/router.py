@@ -16,10 +16,11 @@ from ray.serve.handle import DeploymentHandle
 
 from core.cache.cache import DecisionCache, Limits
 from core.cache.guard import Guarding
+from core.cache.modes import Mode, view
 from core.cache.stores import open_store
 from core.contract.request import Contract
 from core.engines.registry import EngineIdentity
-from core.routing import Decider
+from core.routing import Admission, Decider
 from deployments.auth import Callers, Keys, Open
 from deployments.bodies import BodyLimits
 from deployments.cache_routes import cache_routes
@@ -64,9 +65,12 @@ class Router:
                 max_state_chars=config.limits.max_state_chars,
             ),
             engine=self._remote,
-            cache=self._cache,
+            cache=view(self._cache, Mode(config.cache.mode)),
             clock=time.time,
-            deadline_s=config.deadline_s,
+            admission=Admission(deadline_s=config.deadline_s),
+            tenant_caches={
+                tenant: view(self._cache, Mode(mode)) for tenant, mode in config.cache.tenant_modes.items()
+            },
         )
 
     def __serve_build_asgi_app__(self) -> AsgiApp:

@@ -12,6 +12,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -99,6 +100,10 @@ class Client:
         if response.status != http.HTTPStatus.OK:
             raise DemoError(f"{self._url} answered {response.status}: {raw[:500].decode(errors='replace')}")
         return Reply(json.loads(raw), took_ms)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
 
 
 def _reason(error: Exception) -> str:
@@ -210,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description="Ask real questions, twice.")
     parser.add_argument("--url", default=DEFAULT_URL, help="the service's root (default: %(default)s)")
     try:
-        examples = run(Client(parser.parse_args(arguments).url))
+        with closing(Client(parser.parse_args(arguments).url)) as client:
+            examples = run(client)
     except DemoError as error:
         print(error, file=sys.stderr)
         return 2

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Self
 
 import orjson
 
@@ -30,6 +31,16 @@ class Decision:
     expires_at: float | None = None  # Unix seconds; None is never
     last_expiry: float | None = None  # no renewal may pass this instant (evidence deadline, maximum age)
     epoch: int = 0  # the purge epoch that the writer knew when its request began
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Self:
+        """Assemble a decision from all of its fields, which the caller has checked.
+
+        A frozen dataclass sets its fields one at a time, the slow way; a lookup should not wait for that.
+        """
+        decision = cls.__new__(cls)
+        decision.__dict__.update(fields)
+        return decision
 
     def replay(self, now: float, thresholds: Mapping[str, float] | None = None) -> bytes:
         """The response body of a replay: usage is zero, since the tokens belong to the first inference."""

@@ -8,7 +8,9 @@
 The key and the tenant are repeated so that a reply meant for somebody else is recognised. The head is a
 compact JSON array; the answers are the response's, byte for byte. Both are compressed where that pays.
 
-Reading is total: whatever bytes a store returns, `decode` gives a decision or says what they are instead.
+Reading is total: whatever bytes a store returns, `decode` gives a decision or says what they are instead. The
+answers themselves are not parsed for that, which would cost as much as all the rest: the checksum says that
+they are as they were written, and `core.cache.shape` whether they answer a request.
 """
 
 import struct
@@ -68,10 +70,9 @@ Stored = Decision | Foreign | Corrupt | Newer
 def encode(decision: Decision, tenant: str) -> bytes | None:
     """Write a decision; equal decisions give equal bytes. None when it is larger than `MAX_BYTES`.
 
-    Times are kept to the millisecond. The margins must name the same questions as the answers.
+    Times are kept to the millisecond.
     """
-    margins = [decision.margins[question] for question in orjson.loads(decision.answers)]
-    head = _write_head(decision, margins)
+    head = _write_head(decision)
     body = head + decision.answers
     size = len(body)
     if size > MAX_BYTES:
@@ -130,45 +131,33 @@ def _decode(value: bytes, key: bytes, tenant: str) -> Stored:
     plain = _decompress(body, size) if flags else body
     if len(plain) != size:
         raise _NotSound("the length does not match")
-    answers = plain[head_size:]
-    return Decision(
-        key=key,
-        answers=answers,
-        stored_at=stored / 1000,
-        expires_at=_seconds(expires),
-        last_expiry=_seconds(last),
-        epoch=epoch,
-        **_read_head(plain[:head_size], _questions(answers)),
-    )
+    fields = _read_head(plain[:head_size])
+    fields["key"] = key
+    fields["answers"] = plain[head_size:]
+    fields["stored_at"] = stored / 1000
+    fields["expires_at"] = _seconds(expires)
+    fields["last_expiry"] = _seconds(last)
+    fields["epoch"] = epoch
+    return Decision.of(fields)
 
 
-def _write_head(decision: Decision, margins: list[float]) -> bytes:
-    fields = [margins if name == "margins" else getattr(decision, name) for name, _ in _FIELDS]
+def _write_head(decision: Decision) -> bytes:
+    fields = [getattr(decision, name) for name, _, _ in _FIELDS]
     while len(fields) > 2 and not fields[-1]:  # most decisions have nothing to say in the last ones
         fields.pop()
     return orjson.dumps(fields)
 
 
-def _read_head(head: bytes, questions: list[str]) -> dict[str, Any]:
-    fields = orjson.loads(head)
-    if not isinstance(fields, list) or not 2 <= len(fields) <= len(_FIELDS):
+def _read_head(head: bytes) -> dict[str, Any]:
+    given = orjson.loads(head)
+    if type(given) is not list or not 2 <= len(given) <= len(_FIELDS):
         raise _NotSound("the head has another shape")
-    about = {}
-    for (name, is_sound), field in zip(_FIELDS, fields, strict=False):
+    fields = {name: default() for name, _, default in _FIELDS[len(given) :]}
+    for (name, is_sound, _), field in zip(_FIELDS, given, strict=False):
         if not is_sound(field):
             raise _NotSound(f"{name} is not what it should be")
-        about[name] = tuple(field) if type(field) is list else field
-    if len(about["margins"]) != len(questions):
-        raise _NotSound("there is not one margin per question")
-    about["margins"] = dict(zip(questions, about["margins"], strict=True))
-    return about
-
-
-def _questions(answers: bytes) -> list[str]:
-    by_question = orjson.loads(answers)
-    if not isinstance(by_question, dict) or not all(type(one) is dict for one in by_question.values()):
-        raise _NotSound("the answers are no object of objects")
-    return [*by_question]
+        fields[name] = tuple(field) if type(field) is list else field
+    return fields
 
 
 def _is_text(value: object) -> bool:
@@ -180,7 +169,12 @@ def _is_count(value: object) -> bool:
 
 
 def _are_margins(value: object) -> bool:
-    return type(value) is list and all(type(m) in (float, int) and 0.0 <= m <= 1.0 for m in value)
+    if type(value) is not dict:
+        return False
+    for margin in value.values():
+        if type(margin) not in (float, int) or not 0.0 <= margin <= 1.0:
+            return False
+    return True
 
 
 def _are_names(value: object) -> bool:
@@ -191,15 +185,16 @@ def _is_text_by_name(value: object) -> bool:
     return type(value) is dict and all(type(text) is str for text in value.values())
 
 
-_FIELDS: Final[tuple[tuple[str, Callable[[object], bool]], ...]] = (
-    ("model", _is_text),
-    ("margins", _are_margins),
-    ("input_tokens", _is_count),
-    ("output_tokens", _is_count),
-    ("truncated", _are_names),
-    ("tasks", _are_names),
-    ("table_versions", _are_names),
-    ("answered_by", _is_text_by_name),
+# Name, check and default of each field of the head, in their order there.
+_FIELDS: Final[tuple[tuple[str, Callable[[object], bool], Callable[[], object]], ...]] = (
+    ("model", _is_text, str),
+    ("margins", _are_margins, dict),
+    ("input_tokens", _is_count, int),
+    ("output_tokens", _is_count, int),
+    ("truncated", _are_names, tuple),
+    ("tasks", _are_names, tuple),
+    ("table_versions", _are_names, tuple),
+    ("answered_by", _is_text_by_name, dict),
 )
 
 

@@ -1,7 +1,7 @@
 """A cache that is used, watched, or left out: one for each tenant, with the same calls.
 
 on      decisions are stored and replayed
-shadow  decisions are stored, and what would have been replayed is compared with the fresh answer that is given
+    shadow  decisions are stored; what would be replayed is compared with the fresh answer, which is given
 off     nothing is looked up and nothing is stored
 """
 

@@ -17,7 +17,7 @@ REQUESTS: Final = "requests"
 def open_batch(body: bytes) -> list[Opened | MalformedBody]:
     """Read a batch; each part is what `open_body` would have made of it alone, or why it could not.
 
-    `{"states": [...], ...}` stands for one request per state, with every other member as it is and where it is.
+    `{"states": [...], ...}` stands for one request per state, every other member as it is and where it is.
     `{"requests": [...]}` holds whole requests.
 
     Raises:

@@ -28,7 +28,7 @@ from core.errors import (
 )
 from core.identity import Identity
 from core.inference import complete
-from core.routing import Decider, Lane, Source
+from core.routing import Admission, Decider, Lane, Source
 from core.spellings import MAX_REMEMBERED_BYTES
 
 ME = Identity("acme", "app")
@@ -54,7 +54,7 @@ class Desk:
             engine=self.engine,
             cache=self.cache,
             clock=lambda: self.now,
-            deadline_s=self.deadline_s,
+            admission=Admission(deadline_s=self.deadline_s),
         )
 
     def lane(self, identity: Identity = ME) -> Lane:

@@ -13,7 +13,7 @@ from core.cache.stores.base import Store
 from core.cache.stores.memory import MemoryStore
 from core.contract.request import Contract
 from core.engines.fake import FakeEngine
-from core.routing import Decider
+from core.routing import Admission, Decider
 from deployments.auth import Callers, Open
 from deployments.bodies import BodyLimits
 from deployments.cache_routes import cache_routes
@@ -45,7 +45,7 @@ class Serving:
             engine=self.engine,
             cache=cache,
             clock=self.clock,
-            deadline_s=self.deadline_s,
+            admission=Admission(deadline_s=self.deadline_s),
         )
         served = tuple(ServedModel(name, "for tests", "2025-01-31") for name in MODELS)
         pages = build_pages("0", served, self.callers, self._readiness, _lifespan)
