@@ -92,7 +92,6 @@ class _Way:
     """What sets one computation of a key apart from another; only equals share a flight."""
 
     key: bytes
-    epoch: int  # of the purges known: what was begun before one is not for those who ask after it
     look_up: bool  # a stored decision will do
     store: bool
 
@@ -182,8 +181,7 @@ class Decider:
                 return Outcome(decision, Source.REPLAY)
         if terms.only_if_cached:
             raise NotCached
-        # The epoch is read before the work: a purge from now on must reach what comes of it.
-        way = _Way(key, lane.cache.epoch, decision is None and not terms.no_cache, not terms.no_store)
+        way = _Way(key, decision is None and not terms.no_cache, not terms.no_store)
         return await self._fly(way, request, lane, terms)
 
     async def decide_batch(
@@ -221,6 +219,9 @@ class Decider:
 
     async def _fly(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
         landed = await self._flights.run(way, lambda: self._work(way, request, lane, terms))
+        if landed.joined and not lane.cache.allows(landed.value.decision, lane.identity):
+            # It was begun before a purge, and this caller may have come after it.
+            landed = await self._flights.run(way, lambda: self._work(way, request, lane, terms))
         outcome = landed.value
         if landed.joined and outcome.source is Source.MODEL:
             outcome = replace(outcome, source=Source.COALESCED)
@@ -228,38 +229,39 @@ class Decider:
         return outcome
 
     async def _work(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
+        epoch = lane.cache.epoch  # read before the work: a purge from now on must reach what comes of it
         if not way.look_up or not way.store:
-            return await self._work_apart(way, request, lane, terms)
+            return await self._work_apart(way, request, lane, terms, epoch)
         stored = await self._stored(way, request, lane)
         if stored is not None:
             return stored
         with self._admitted():
-            return await self._take_turn(way, request, lane, terms)
+            return await self._take_turn(way, request, lane, terms, epoch)
 
-    async def _take_turn(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
+    async def _take_turn(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
         async with self._turns.turn(way.key) as turn:
             adopted = self._adopted(turn.answer, way, lane)
             if adopted is not None:
                 return adopted
             # It may have landed between the lookup and the turn.
             stored = await self._stored(way, request, lane) if self._is_shared else None
-            outcome = stored or await self._compute(way, request, lane, terms)
+            outcome = stored or await self._compute(way, request, lane, terms, epoch)
             turn.settle(envelope.encode(outcome.decision, lane.identity.tenant) or b"")
             return outcome
 
-    async def _work_apart(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
+    async def _work_apart(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
         """Compute for callers whom a shared decision does not serve, or who leave none behind."""
         if way.look_up:
             stored = await self._stored(way, request, lane)
             if stored is not None:
                 return stored
         with self._admitted():
-            return await self._compute(way, request, lane, terms)
+            return await self._compute(way, request, lane, terms, epoch)
 
     def _adopted(self, answer: bytes | None, way: _Way, lane: Lane) -> Outcome | None:
         """What another process computed, unless it began before a purge that this one knows."""
         found = None if not answer else envelope.decode(answer, way.key, lane.identity.tenant)
-        if not isinstance(found, Decision) or found.epoch < way.epoch:
+        if not isinstance(found, Decision) or not lane.cache.allows(found, lane.identity):
             return None
         return Outcome(found, Source.COALESCED)
 
@@ -277,10 +279,10 @@ class Decider:
         decision = await lane.cache.get(way.key, lane.identity, self._clock(), request.questions)
         return None if decision is None else Outcome(decision, Source.REPLAY)
 
-    async def _compute(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
+    async def _compute(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
         inferred = await infer(self._engine, way.key, request, lane.identity)
         now = self._clock()
-        fresh = replace(inferred, stored_at=now, last_expiry=terms.evidence_valid_until, epoch=way.epoch)
+        fresh = replace(inferred, stored_at=now, last_expiry=terms.evidence_valid_until, epoch=epoch)
         if not way.store:
             return Outcome(fresh, Source.MODEL, stored=False)
         added = await lane.cache.add(fresh, lane.identity, now)

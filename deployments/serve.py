@@ -24,12 +24,12 @@ from deployments.processes import adopt_orphans, end_descendants, end_with_paren
 
 READY_WITHIN_S = 180.0
 END_GRACE_S = 5.0
+LOGS = "/tmp/ray/session_latest/logs/serve"
 OBJECT_STORE_BYTES = 100 * 1024 * 1024  # the app passes everything by value
 
 LOCAL_ENV = {
     # Seconds a Router stays reachable for balancers that do not know of its end: the one here knows at once.
     "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0.5",
-    "RAY_DEDUP_LOGS": "0",
 }
 HAPROXY_PORTS = {"RAY_SERVE_HAPROXY_STATS_PORT": 8404, "RAY_SERVE_HAPROXY_METRICS_PORT": 9101}
 
@@ -57,12 +57,14 @@ def main(arguments: list[str]) -> int:
     except SettingsError as error:
         return _fail(str(error), status=2)
     adopt_orphans()
+    _stop_orderly_on_signals()
     try:
         return _run(path, address)
     except KeyboardInterrupt:
         return 0
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second Ctrl-C must not leave processes
+        for sign in (signal.SIGINT, signal.SIGTERM):  # an impatient second one must not leave processes
+            signal.signal(sign, signal.SIG_IGN)
         _say("stopping")
         _stop()
 
@@ -110,20 +112,26 @@ def _run(path: Path, address: str) -> int:
         include_dashboard=False,
         object_store_memory=OBJECT_STORE_BYTES,
         logging_level=logging.WARNING,
+        log_to_driver=False,
     )
-    # After Ray's own: Ctrl-C and SIGTERM both mean an orderly end.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _stop_orderly_on_signals()  # again: Ray has set its own
     command = ["run", "--non-blocking", "--app-dir", str(CHECKOUT), str(path)]
-    cli.main(command, prog_name="serve", standalone_mode=False)
+    try:
+        cli.main(command, prog_name="serve", standalone_mode=False)
+    except SystemExit:  # it has printed why
+        return _fail("`serve run` gave up")
     problem = _wait_until_ready(address)
     if problem is not None:
         return _fail(problem)
-    _say(
-        f"ready on http://{address} (documentation at /docs). Try it:\n\n{EXAMPLE.format(address=address)}\n"
-    )
+    _say(f"ready on http://{address}; documentation at /docs, logs in {LOGS}. Try it:\n")
+    print(EXAMPLE.format(address=address), flush=True)
     while True:
         signal.pause()
+
+
+def _stop_orderly_on_signals() -> None:
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sign, signal.default_int_handler)
 
 
 def _wait_until_ready(address: str) -> str | None:
@@ -140,9 +148,7 @@ def _wait_until_ready(address: str) -> str | None:
         if _answers(address):
             return None
         time.sleep(0.25)
-    return (
-        f"nothing answered on {address} within {READY_WITHIN_S:g} s; see /tmp/ray/session_latest/logs/serve"
-    )
+    return f"nothing answered on {address} within {READY_WITHIN_S:g} s; see {LOGS}"
 
 
 def _answers(address: str) -> bool:

@@ -80,6 +80,10 @@ class DecisionCache:
         """What a decision must carry as its `epoch`: read it when the request begins, not when it ends."""
         return self._purging.epoch
 
+    def allows(self, decision: Decision, identity: Identity) -> bool:
+        """Whether no purge known here covers a decision that another caller, or another process, made."""
+        return self._purging.allows(decision, identity)
+
     async def get(
         self, key: bytes, identity: Identity, now: float, questions: Mapping[str, Question] | None = None
     ) -> Decision | None:

@@ -2,8 +2,8 @@
 
     magic 2 | version 1 | flags 1 | key 16 | tenant digest 8
     | stored 8 | expires 8 | last expiry 8 (each in ms since 1970)
-    | epoch 8 | length of the head 4 | length of head and answers 4 | CRC-32 of all the rest 4
-    | head | answers
+    | epoch 8 | length of the head 4 | length of head and answers 4
+    | head | answers | CRC-32 of all before it 4
 
 The key and the tenant are repeated so that a reply meant for somebody else is recognised. The head is a
 compact JSON array; the answers are the response's, byte for byte. Both are compressed where that pays.
@@ -15,14 +15,12 @@ they are as they were written, and `core.cache.shape` whether they answer a requ
 
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
-from backports import zstd
 
 from core.cache.decision import Decision
 
@@ -31,16 +29,11 @@ VERSION: Final = 1
 MAX_BYTES: Final = 4 * 2**20  # of head and answers; 512 questions with 255 options each stay below it
 COMPRESS_FROM_BYTES: Final = 512  # below it, undoing the compression costs more than the bytes are worth
 
-_HEADER: Final = struct.Struct("<2sBB16s8sqqqQIII")
+_HEADER: Final = struct.Struct("<2sBB16s8sqqqQII")
 _CRC_BYTES: Final = 4
 _NEVER: Final = 2**63 - 1
 _COMPRESSED: Final = 1
-_MAX_WINDOW_LOG: Final = 23  # a frame that asks for more memory than this is refused
-_ZSTD: Final[dict[int, int]] = {
-    zstd.CompressionParameter.compression_level: 3,
-    zstd.CompressionParameter.content_size_flag: 0,
-    zstd.CompressionParameter.checksum_flag: 0,
-}
+_RAW: Final = -zlib.MAX_WBITS  # deflate without a wrapper: the checksum is ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ def encode(decision: Decision, tenant: str) -> bytes | None:
         return None
     flags = 0
     if size >= COMPRESS_FROM_BYTES:
-        packed = zstd.compress(body, options=_ZSTD)
+        packed = zlib.compress(body, wbits=_RAW)
         if len(packed) < size:
             flags, body = _COMPRESSED, packed
     header = _HEADER.pack(
@@ -94,16 +87,16 @@ def encode(decision: Decision, tenant: str) -> bytes | None:
         decision.epoch,
         len(head),
         size,
-        0,
-    )[:-_CRC_BYTES]
-    return header + zlib.crc32(body, zlib.crc32(header)).to_bytes(_CRC_BYTES, "little") + body
+    )
+    value = header + body
+    return value + zlib.crc32(value).to_bytes(_CRC_BYTES, "little")
 
 
 def decode(value: bytes, key: bytes, tenant: str) -> Stored:
     """Read what a store returned for `key`, asked on behalf of `tenant`."""
     try:
         return _decode(value, key, tenant)
-    except (_NotSound, zstd.ZstdError, orjson.JSONDecodeError, struct.error) as error:
+    except (_NotSound, zlib.error, orjson.JSONDecodeError, struct.error) as error:
         return Corrupt(str(error))
 
 
@@ -116,33 +109,33 @@ def _decode(value: bytes, key: bytes, tenant: str) -> Stored:
         raise _NotSound("not a stored decision")
     if value[2] > VERSION:
         return Newer(value[2])
-    _, version, flags, own_key, own_tenant, stored, expires, last, epoch, head_size, size, crc = (
-        _HEADER.unpack_from(value)
-    )
-    body = value[_HEADER.size :]
-    if zlib.crc32(body, zlib.crc32(value[: _HEADER.size - _CRC_BYTES])) != crc:
+    sound, crc = value[:-_CRC_BYTES], value[-_CRC_BYTES:]
+    if zlib.crc32(sound).to_bytes(_CRC_BYTES, "little") != crc:
         raise _NotSound("the checksum does not match")
+    _, version, flags, own_key, own_tenant, stored, expires, last, epoch, head_size, size = (
+        _HEADER.unpack_from(sound)
+    )
     if own_key != key:
         return Foreign("key")
     if own_tenant != _digest(tenant):
         return Foreign("tenant")
     if version != VERSION or flags & ~_COMPRESSED:
         raise _NotSound("unknown version or flags")
-    plain = _decompress(body, size) if flags else body
+    plain = _decompress(sound[_HEADER.size :], size) if flags else sound[_HEADER.size :]
     if len(plain) != size:
         raise _NotSound("the length does not match")
     fields = _read_head(plain[:head_size])
     fields["key"] = key
     fields["answers"] = plain[head_size:]
     fields["stored_at"] = stored / 1000
-    fields["expires_at"] = _seconds(expires)
-    fields["last_expiry"] = _seconds(last)
+    fields["expires_at"] = None if expires == _NEVER else expires / 1000
+    fields["last_expiry"] = None if last == _NEVER else last / 1000
     fields["epoch"] = epoch
     return Decision.of(fields)
 
 
 def _write_head(decision: Decision) -> bytes:
-    fields = [getattr(decision, name) for name, _, _ in _FIELDS]
+    fields = [getattr(decision, name) for name in _HEAD]
     while len(fields) > 2 and not fields[-1]:  # most decisions have nothing to say in the last ones
         fields.pop()
     return orjson.dumps(fields)
@@ -150,71 +143,55 @@ def _write_head(decision: Decision) -> bytes:
 
 def _read_head(head: bytes) -> dict[str, Any]:
     given = orjson.loads(head)
-    if type(given) is not list or not 2 <= len(given) <= len(_FIELDS):
+    if type(given) is not list or len(given) < 2 or tuple(map(type, given)) != _KINDS[: len(given)]:
         raise _NotSound("the head has another shape")
-    fields = {name: default() for name, _, default in _FIELDS[len(given) :]}
-    for (name, is_sound, _), field in zip(_FIELDS, given, strict=False):
-        if not is_sound(field):
-            raise _NotSound(f"{name} is not what it should be")
-        fields[name] = tuple(field) if type(field) is list else field
+    fields: dict[str, Any] = {**_BLANK, "answered_by": {}, **dict(zip(_HEAD, given, strict=False))}
+    for margin in given[1].values():
+        if type(margin) not in (float, int) or not 0.0 <= margin <= 1.0:
+            raise _NotSound("a margin outside [0, 1]")
+    if fields["input_tokens"] < 0 or fields["output_tokens"] < 0:
+        raise _NotSound("fewer than no tokens")
+    if len(given) > _PLAIN:
+        _check_texts(given[_PLAIN:])
+        fields.update((name, tuple(fields[name])) for name in _HEAD[_PLAIN:-1])
     return fields
 
 
-def _is_text(value: object) -> bool:
-    return type(value) is str
+def _check_texts(groups: list[list[object] | dict[str, object]]) -> None:
+    for group in groups:
+        texts = group.values() if isinstance(group, dict) else group
+        if not all(type(text) is str for text in texts):
+            raise _NotSound("a name that is no text")
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _are_margins(value: object) -> bool:
-    if type(value) is not dict:
-        return False
-    for margin in value.values():
-        if type(margin) not in (float, int) or not 0.0 <= margin <= 1.0:
-            return False
-    return True
-
-
-def _are_names(value: object) -> bool:
-    return type(value) is list and all(type(name) is str for name in value)
-
-
-def _is_text_by_name(value: object) -> bool:
-    return type(value) is dict and all(type(text) is str for text in value.values())
-
-
-# Name, check and default of each field of the head, in their order there.
-_FIELDS: Final[tuple[tuple[str, Callable[[object], bool], Callable[[], object]], ...]] = (
-    ("model", _is_text, str),
-    ("margins", _are_margins, dict),
-    ("input_tokens", _is_count, int),
-    ("output_tokens", _is_count, int),
-    ("truncated", _are_names, tuple),
-    ("tasks", _are_names, tuple),
-    ("table_versions", _are_names, tuple),
-    ("answered_by", _is_text_by_name, dict),
+# The fields of the head, in their order there, with their JSON types; what is empty is left out at the end.
+_HEAD: Final = (
+    "model",
+    "margins",
+    "input_tokens",
+    "output_tokens",
+    "truncated",
+    "tasks",
+    "table_versions",
+    "answered_by",
 )
+_KINDS: Final = (str, dict, int, int, list, list, list, dict)
+_PLAIN: Final = 4  # so many come before those that hold texts
+_BLANK: Final = {"input_tokens": 0, "output_tokens": 0, "truncated": (), "tasks": (), "table_versions": ()}
 
 
 def _decompress(packed: bytes, size: int) -> bytes:
     if size > MAX_BYTES:
         raise _NotSound("larger than a decision may be")
-    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
-    decompressor = zstd.ZstdDecompressor(options=options)
-    plain = decompressor.decompress(packed, max_length=size + 1)  # one more, to see that there is no more
-    if not decompressor.eof or decompressor.unused_data:
+    inflate = zlib.decompressobj(_RAW)
+    plain = inflate.decompress(packed, size + 1)  # one more, to see that there is no more
+    if not inflate.eof or inflate.unused_data:
         raise _NotSound("compressed to another length")
     return plain
 
 
 def _milliseconds(seconds: float | None) -> int:
     return _NEVER if seconds is None else round(seconds * 1000)
-
-
-def _seconds(milliseconds: int) -> float | None:
-    return None if milliseconds == _NEVER else milliseconds / 1000
 
 
 @lru_cache(maxsize=4096)

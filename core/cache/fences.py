@@ -102,12 +102,13 @@ class Fences:
     @classmethod
     def of(cls, table: FenceTable) -> "Fences":
         """Arrange a store's table."""
-        everything = 0
+        newest = everything = 0
         by_shape: dict[tuple[str, ...], dict[tuple[str | None, ...], int]] = {}
         for encoded, epoch in table.by_scope.items():
             scope = read_scope(encoded)
             if scope is None:
                 continue
+            newest = max(newest, epoch)
             if scope.everything:
                 everything = max(everything, epoch)
                 continue
@@ -115,7 +116,6 @@ class Fences:
             fenced = by_shape.setdefault(tuple(members), {})
             values: tuple[str | None, ...] = tuple(members.values())
             fenced[values] = max(epoch, fenced.get(values, 0))
-        newest = max(table.by_scope.values(), default=0)
         return cls(table, newest, everything, by_shape)
 
     def allow(self, decision: Decision, identity: Identity) -> bool:

@@ -1,7 +1,7 @@
 """A cache that is used, watched, or left out: one for each tenant, with the same calls.
 
 on      decisions are stored and replayed
-    shadow  decisions are stored; what would be replayed is compared with the fresh answer, which is given
+shadow  decisions are stored; what would be replayed is compared with the fresh answer, which is given
 off     nothing is looked up and nothing is stored
 """
 
@@ -31,6 +31,10 @@ class CacheView(Protocol):
     @property
     def epoch(self) -> int:
         """What a decision must carry whose request begins now."""
+        ...
+
+    def allows(self, decision: Decision, identity: Identity) -> bool:
+        """Whether no purge covers a decision that somebody else made."""
         ...
 
     def peek(self, key: bytes, now: float, /) -> Decision | None:
@@ -69,6 +73,10 @@ class Off:
     def epoch(self) -> int:
         """See `CacheView`."""
         return self._cache.epoch
+
+    def allows(self, decision: Decision, identity: Identity) -> bool:
+        """See `CacheView`."""
+        return self._cache.allows(decision, identity)
 
     def peek(self, key: bytes, now: float, /) -> Decision | None:
         """Nothing."""

@@ -24,6 +24,7 @@ class Entry:
     renew_at: float = math.inf
     look_again_at: float = field(default=-math.inf, init=False)  # from then on it expires or is to be renewed
     generation: int = field(default=-1, init=False)  # of the fences, when it was last checked against them
+    size: int = field(default=0, init=False)  # bytes, roughly
 
 
 class Recent:
@@ -71,23 +72,24 @@ class Recent:
     def put(self, entry: Entry) -> None:
         """Keep an entry; others may have to leave."""
         key = entry.decision.key
-        self.drop(key)
+        if key in self._entries:
+            self.drop(key)
+        entry.size = ENTRY_BYTES + 2 * len(entry.decision.answers)
         self._entries[key] = entry
-        self._bytes += _size(entry)
+        self._bytes += entry.size
         if not entry.settled:
             self.unsettled[key] = None
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
-            self.drop(next(iter(self._entries)))
+            self._forget(*self._entries.popitem(last=False))
             self.evictions += 1
 
     def drop(self, key: bytes) -> None:
         """Forget an entry."""
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._bytes -= _size(entry)
-            self.unsettled.pop(key, None)
-            self.to_renew.pop(key, None)
+            self._forget(key, entry)
 
-
-def _size(entry: Entry) -> int:
-    return ENTRY_BYTES + 2 * len(entry.decision.answers)
+    def _forget(self, key: bytes, entry: Entry) -> None:
+        self._bytes -= entry.size
+        self.unsettled.pop(key, None)
+        self.to_renew.pop(key, None)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.cache import shape
 from core.cache.alarm import Alarm
@@ -30,8 +30,7 @@ class Added:
     stored: bool  # False when it is not in the store, so that a repeat may get another answer
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """On whose behalf a value is read, and when."""
 
     key: bytes
@@ -124,7 +123,7 @@ class Vault:
         if not self._purging.allows(found, asked.identity):
             asked.tally.fenced += 1
             return Useless.REPLACE
-        if wanted is not None and not shape.same(shape.of_answers(found.answers), wanted):
+        if wanted is not None and shape.of_answers(found.answers) != wanted:
             self.oddities.misfits += 1
             self._alarm.ring(
                 "misfit", "a stored decision answers other questions than those asked", asked.now

@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from core.coalescing.bounds import Bounds
-from core.coalescing.line import Line, Phase, Seat, Tally
+from core.coalescing.line import Line
 from core.coalescing.messages import Shard
+from core.coalescing.seats import Phase, Seat, Tally
 from core.errors import Overloaded
 
 

@@ -13,8 +13,6 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 
 from core.coalescing.bounds import Bounds
 from core.coalescing.messages import (
@@ -31,6 +29,7 @@ from core.coalescing.messages import (
     Shed,
     Verdict,
 )
+from core.coalescing.seats import Phase, Seat, Tally
 
 log = logging.getLogger("precedent.coalescing")
 
@@ -38,60 +37,6 @@ MAX_OPERATIONS = 1_000  # in one batch
 MAX_BATCH_BYTES = 1024 * 1024  # of values in one batch, unless a single one is longer
 FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 2.0
-
-
-class Phase(Enum):
-    """What a seat is."""
-
-    ASKING = auto()  # the claim is on its way
-    WAITING = auto()  # another Router computes
-    RUNNING = auto()  # this one computes, and the others wait for it
-    ANSWERED = auto()  # another Router computed
-    SHED = auto()  # too many wait
-    ALONE = auto()  # this one computes, and nobody knows
-    GONE = auto()  # settled, released or left
-
-
-class Seat:
-    """One claim of this Router, from its beginning to its end."""
-
-    __slots__ = ("answer", "changed", "key", "phase", "retry_after_s", "taken_over", "ticket", "token")
-
-    def __init__(self, key: bytes, ticket: int) -> None:
-        self.key = key
-        self.ticket = ticket
-        self.phase = Phase.ASKING
-        self.token = 0
-        self.answer: bytes | None = None
-        self.retry_after_s = 0.0
-        self.taken_over = False  # whether another computed before and failed
-        self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def pending(self) -> bool:
-        """Whether there is no outcome yet."""
-        return self.phase in {Phase.ASKING, Phase.WAITING}
-
-    def become(self, phase: Phase) -> None:
-        """Change, and wake whoever waits for an outcome unless there is none yet."""
-        self.phase = phase
-        if phase is not Phase.WAITING and not self.changed.done():
-            self.changed.set_result(None)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What happened on all lines of a Router. Each turn asked for ends as one of the last six."""
-
-    claims: int = 0  # turns asked for
-    waits: int = 0  # told to wait for another Router
-    lapses: int = 0  # ended a run whose lease had lapsed
-    runs: int = 0  # granted at once
-    takeovers: int = 0  # waited, and then had to compute: the other failed or vanished
-    coalesced: int = 0  # ended with another Router's answer
-    uncoordinated: int = 0  # computed without anybody knowing
-    sheds: int = 0  # refused, since too many wait for that key
-    left: int = 0  # given up by the caller before there was an outcome
 
 
 class Line:
@@ -207,8 +152,7 @@ class Line:
         except BaseException:
             self._put_back(batch.operations)
             raise
-        if verdicts is None:  # this Router was silent for so long that its session lapsed
-            self._put_back(batch.operations)
+        if verdicts is None:  # the session lapsed with all that it held, so there is nothing to say again
             self._stop_waiting()
         else:
             self._hear_verdicts(batch.operations, verdicts)
@@ -319,7 +263,6 @@ class Line:
         self._up = False
         self._cancelled(self._sending, self._listening)
         self._sending = self._listening = None
-        self._outgoing = deque(word for word in self._outgoing if not isinstance(word, Claim))
         self._stop_waiting()
         log.warning("the Coalescer was not reached (%s); decisions go on without it", type(error).__name__)
         if not self._closed:

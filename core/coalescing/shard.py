@@ -57,6 +57,7 @@ class LocalShard:
             return None
         mailbox = self._mail[session]
         await mailbox.wait(self._bounds.listen_s)
+        # It may have lapsed after all, if this process stood still for longer than a lease.
         return mailbox.take() if self._mail.get(session) is mailbox else None
 
     def _apply(self, session: str, operation: Operation, now: float) -> Verdict:
@@ -74,7 +75,7 @@ class LocalShard:
     def _advance(self) -> float:
         now = asyncio.get_running_loop().time()
         for session in self._table.expire(now):
-            self._mail.pop(session).wake()
+            del self._mail[session]
         self._deliver()
         return now
 
@@ -109,9 +110,6 @@ class _Mailbox:
 
     def put(self, event: Event) -> None:
         self._events.append(event)
-        self._arrived.set()
-
-    def wake(self) -> None:
         self._arrived.set()
 
     def take(self) -> list[Event]:

@@ -32,9 +32,6 @@ LOCK = Path(tempfile.gettempdir()) / "precedent-one-cluster.lock"
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(240),
-    # Ray's own: sockets and files that its driver leaves to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from core.cache.cache import DecisionCache
+from core.cache.fences import Scope
 from core.cache.retention import Retention
 from core.cache.stores.base import Store
 from core.cache.stores.memory import MemoryStore
@@ -25,6 +26,7 @@ from core.errors import (
     InvalidRequest,
     MalformedBody,
     NotCached,
+    Overloaded,
 )
 from core.identity import Identity
 from core.inference import complete
@@ -43,7 +45,7 @@ class Desk:
     engine: FakeEngine = field(default_factory=FakeEngine)
     store: Store = field(default_factory=lambda: MemoryStore(max_entries=100))
     retention: Retention = field(default_factory=Retention)
-    deadline_s: float = 60.0
+    admission: Admission = field(default_factory=lambda: Admission(deadline_s=60.0))
     now: float = 1_000.0
 
     def __post_init__(self) -> None:
@@ -54,7 +56,7 @@ class Desk:
             engine=self.engine,
             cache=self.cache,
             clock=lambda: self.now,
-            admission=Admission(deadline_s=self.deadline_s),
+            admission=self.admission,
         )
 
     def lane(self, identity: Identity = ME) -> Lane:
@@ -316,7 +318,7 @@ class TestAnEngineThat:
         assert raised.value.__cause__ is error
 
     async def test_hangs_is_given_up(self):
-        desk = Desk(engine=FakeEngine(gate=asyncio.Event()), deadline_s=0.01)
+        desk = Desk(engine=FakeEngine(gate=asyncio.Event()), admission=Admission(deadline_s=0.01))
 
         with pytest.raises(DeadlineExceeded):
             await desk.ask()
@@ -515,3 +517,71 @@ async def test_draining_waits_for_what_is_being_computed():
 
     assert await desk.store.count(desk.now) == 1
     assert (await asked)[0] is Source.MODEL
+
+
+class TestWhenTheEngineIsBusy:
+    async def test_a_new_decision_beyond_the_bound_is_shed_and_says_when_to_come_back(self):
+        desk, waiting = await self.busy()
+
+        with pytest.raises(Overloaded) as caught:
+            await desk.ask(encode(json.loads(BODY) | {"state": "another"}))
+
+        assert caught.value.retry_after_s == 2.5
+        await self.finish(desk, waiting)
+
+    async def test_replays_from_memory_and_from_the_store_are_not_shed(self):
+        store = MemoryStore(max_entries=100)
+        in_store = encode(json.loads(BODY) | {"state": "in the store"})
+        await Desk(store=store).ask(in_store)
+        desk, waiting = await self.busy(store)
+
+        assert (await desk.ask(in_store))[0] is Source.REPLAY
+        assert (await desk.ask(in_store))[0] is Source.REPLAY
+        await self.finish(desk, waiting)
+
+    async def test_who_asks_what_is_being_decided_joins(self):
+        desk, waiting = await self.busy()
+
+        joined = asyncio.create_task(desk.ask())
+        await asyncio.sleep(0)
+        await self.finish(desk, waiting)
+
+        assert (await joined)[0] is Source.COALESCED
+
+    async def test_a_place_is_free_once_a_decision_is_made(self):
+        desk, waiting = await self.busy()
+        await self.finish(desk, waiting)
+
+        assert (await desk.ask(encode(json.loads(BODY) | {"state": "another"})))[0] is Source.MODEL
+
+    async def busy(self, store=None):
+        engine = FakeEngine(gate=asyncio.Event())
+        admission = Admission(deadline_s=60.0, max_computing=1, retry_after_s=2.5)
+        desk = Desk(engine=engine, store=store or MemoryStore(max_entries=100), admission=admission)
+        waiting = asyncio.create_task(desk.ask())
+        while not engine.runs:
+            await asyncio.sleep(0)
+        return desk, waiting
+
+    async def finish(self, desk, waiting):
+        desk.engine._gate.set()
+        await waiting
+
+
+class TestAPurgeWhileADecisionIsMade:
+    async def test_is_not_outlived_by_the_decision_for_those_who_come_after_it(self):
+        engine = FakeEngine(gate=asyncio.Event())
+        desk = Desk(engine=engine)
+        before = asyncio.create_task(desk.ask())
+        while not engine.runs:
+            await asyncio.sleep(0)
+
+        await desk.cache.purge(Scope(tenant=ME.tenant), desk.now)
+        after = asyncio.create_task(desk.ask())
+        await asyncio.sleep(0)
+        engine._gate.set()
+
+        assert (await before)[0] is Source.MODEL
+        assert (await after)[0] is Source.MODEL
+        assert engine.runs == 2
+        assert (await desk.ask())[0] is Source.REPLAY

@@ -1,3 +1,4 @@
+import contextlib
 import socket
 import subprocess
 import sys
@@ -39,8 +40,9 @@ def test_the_launcher_puts_haproxys_own_pages_on_ports_that_are_free():
     environ: dict[str, str] = {}
     with socket.socket() as somebody:
         somebody.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        somebody.bind(("", 8404))
-        somebody.listen()
+        with contextlib.suppress(OSError):  # taken already, which is what this test wants
+            somebody.bind(("", 8404))
+            somebody.listen()
 
         prepare_environment(environ)
 

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.service
 
 @pytest.fixture
 def slow_service(host: Host) -> Service:
-    """A service whose engine takes a second."""
-    return host.service(args={"engine": {"kind": "fake", "delay_s": 1.0}})
+    """A service whose engine takes half a second."""
+    return host.service(args={"engine": {"kind": "fake", "delay_s": 0.5}})
 
 
 class Asked:

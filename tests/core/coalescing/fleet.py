@@ -27,7 +27,9 @@ class FlakyShard:
 
     shard: LocalShard
     delay_s: float = CALL_S
+    reply_s: float = 0.0  # how much longer the reply of an exchange takes than that of a listen
     down: bool = False
+    deaf: bool = False  # exchanges work, and listening fails
     frozen: bool = False  # takes calls, and neither answers nor does anything
     lose_replies: int = 0  # so many exchanges are carried out, and their replies are lost
     batches: list[Batch] = field(default_factory=list)
@@ -65,11 +67,14 @@ class FlakyShard:
         if self.lose_replies:
             self.lose_replies -= 1
             raise ShardDied
+        await asyncio.sleep(self.reply_s)
         await self._travel()
         return verdicts
 
     async def _listen(self, session: str) -> Sequence[Event] | None:
         await self._travel()
+        if self.deaf:
+            raise ShardDied
         events = await self.shard.listen(session)
         await self._travel()
         return events

@@ -6,7 +6,7 @@ import pytest
 from core.coalescing.bounds import Bounds
 from core.coalescing.client import Alone, Coalescer, shard_of
 from core.coalescing.line import LAST_RETRY_S, MAX_BATCH_BYTES
-from core.coalescing.messages import Claim
+from core.coalescing.messages import Claim, Settle
 from core.coalescing.shard import LocalShard
 from core.errors import Overloaded
 from tests.core.coalescing.fleet import CALL_S, FlakyShard, Fleet
@@ -231,6 +231,82 @@ async def test_a_claim_whose_reply_was_lost_holds_no_key_once_the_line_is_back(f
     assert fleet.shard.load.seats == 0
 
 
+async def test_a_key_handed_over_before_the_verdict_to_wait_arrived_is_run(fleet):
+    client, wire = fleet.clients[1], fleet.wires[1]
+    other = asyncio.create_task(hold(fleet.clients[0], key(1), asyncio.Event()))
+    await idle(fleet)
+    listener = asyncio.create_task(hold(client, key(1), asyncio.Event()))
+    await idle(fleet)
+    wire.reply_s = 0.2
+    async with fleet.clients[0].turn(K):
+        late = asyncio.create_task(hold(client, K, asyncio.Event()))
+        await idle(fleet)
+
+    await asyncio.sleep(0.5)
+
+    stats = client.stats()
+    assert (stats.takeovers, stats.waits, stats.running, stats.waiting) == (1, 2, 1, 1)
+    for task in (other, listener, late):
+        task.cancel()
+
+
+async def test_a_batch_opens_a_session_only_when_nobody_waits_under_it(fleet):
+    owner = asyncio.create_task(hold(fleet.clients[0], K, asyncio.Event()))
+    await idle(fleet)
+    waiter = asyncio.create_task(hold(fleet.clients[1], K, asyncio.Event()))
+    await idle(fleet)
+    async with fleet.clients[1].turn(key(1)):
+        pass
+    waiter.cancel()
+    await idle(fleet)
+
+    first, *while_waiting, last = fleet.wires[1].batches
+    assert (first.opening, last.opening) == (True, True)
+    assert [batch.opening for batch in while_waiting] == [False, False]
+    owner.cancel()
+
+
+async def test_a_shard_that_forgot_a_waiting_router_lets_it_compute(fleet):
+    owner = asyncio.create_task(hold(fleet.clients[0], K, asyncio.Event()))
+    await idle(fleet)
+    done = asyncio.Event()
+    waiter = asyncio.create_task(hold(fleet.clients[1], K, done))
+    await idle(fleet)
+    fleet.wires[1].shard = LocalShard(fleet.bounds)  # without a word, which no real actor can do
+    done.set()
+    began = now()
+
+    assert await waiter is None
+
+    assert now() - began < 2 * fleet.bounds.listen_s
+    stats = fleet.clients[1].stats()
+    assert (stats.uncoordinated, fleet.clients[1].reachable) == (1, True)
+    owner.cancel()
+
+
+async def test_when_listening_fails_what_was_being_said_is_said_again_and_never_twice_at_once(fleet):
+    client, wire = fleet.clients[1], fleet.wires[1]
+    owner = asyncio.create_task(hold(fleet.clients[0], key(1), asyncio.Event()))
+    await idle(fleet)
+    listener = asyncio.create_task(hold(client, key(1), asyncio.Event()))
+    await idle(fleet)
+    wire.deaf = True
+    async with client.turn(K) as turn:
+        await asyncio.sleep(fleet.bounds.listen_s - 0.02)
+        wire.reply_s = 0.5
+        turn.settle(b"answer")
+        await asyncio.sleep(0.4)
+        wire.reply_s, wire.deaf = 0.0, False
+    await asyncio.sleep(LAST_RETRY_S)
+
+    assert client.reachable
+    assert wire.most_in_flight == 1
+    assert sum(isinstance(word, Settle) for batch in wire.batches for word in batch.operations) == 2
+    assert fleet.shard.load.keys == 1
+    for task in (owner, listener):
+        task.cancel()
+
+
 async def test_no_wait_is_longer_than_the_bound(fleet):
     owner = asyncio.create_task(hold(fleet.clients[0], K, asyncio.Event()))
     await idle(fleet)
@@ -239,10 +315,10 @@ async def test_no_wait_is_longer_than_the_bound(fleet):
     async with fleet.clients[1].turn(K) as turn:
         assert turn.answer is None
         assert now() - began == fleet.bounds.max_wait_s
+        await idle(fleet)
+        assert fleet.shard.load.seats == 1  # it does not hold a place any more
 
     assert fleet.clients[1].stats().uncoordinated == 1
-    await idle(fleet)
-    assert fleet.shard.load.seats == 1
     owner.cancel()
 
 

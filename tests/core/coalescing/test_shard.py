@@ -6,6 +6,7 @@ import pytest
 from core.coalescing.bounds import Bounds
 from core.coalescing.messages import Batch, Claim, Event, Handed, Leave, Release, Run, Settle, Settled, Wait
 from core.coalescing.shard import LocalShard, ShardLoad
+from tests.core.coalescing.virtual_time import VirtualTimeLoop
 
 BOUNDS = Bounds(lease_s=3.0)
 K = b"k" * 16
@@ -66,7 +67,9 @@ async def test_an_answer_given_before_anybody_listens_is_kept_until_it_is_heard_
     await shard.exchange(Batch("a", False, (Settle(K, token, b"answer"),)))
 
     assert await shard.listen("b") == [Settled(1, b"answer")]
+    began = now()
     assert await shard.listen("b") == []
+    assert now() - began == BOUNDS.listen_s
 
 
 async def test_listening_ends_by_itself_well_before_the_lease(shard):
@@ -103,11 +106,10 @@ async def test_a_silent_owner_lapses_by_itself_and_the_waiter_hears_that_the_key
 
 async def test_a_run_shorter_lived_than_a_lease_lapses_in_time(shard):
     shard = LocalShard(Bounds(lease_s=3.0, max_run_s=1.0))
-    await claimed(shard, "z", key=b"other")
-    await claimed(shard, "b", key=b"another")
+    await shard.exchange(Batch("b", True, ()))
     await asyncio.sleep(0.5)
-    await claimed(shard, "a", ticket=2)
-    await claimed(shard, "b", ticket=2)
+    await claimed(shard, "a")
+    await claimed(shard, "b")
     began = now()
 
     events = await shard.listen("b")
@@ -117,14 +119,16 @@ async def test_a_run_shorter_lived_than_a_lease_lapses_in_time(shard):
     assert now() - began == pytest.approx(1.0)
 
 
-async def test_a_session_that_lapses_while_it_listens_is_told_so(shard):
-    shard = LocalShard(Bounds(lease_s=3.0))
+async def test_sessions_that_lapsed_while_the_shard_stood_still_are_told_so(shard):
     await claimed(shard, "b")
-    await asyncio.sleep(2.9)
     listening = asyncio.create_task(shard.listen("b"))
-    await asyncio.sleep(BOUNDS.lease_s + 1)
+    await asyncio.sleep(0.1)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
 
-    assert await listening == []
+    loop.pass_time(BOUNDS.lease_s)
+
+    assert await listening is None
     assert await shard.listen("b") is None
 
 
