@@ -25,6 +25,7 @@ from core.coalescing.bounds import Bounds
 from core.coalescing.client import Coalescer
 from deployments.coalescer import MAX_CALLS, ActorShard, CoalescerShard
 from deployments.paths import CHECKOUT
+from tests.running import one_cluster
 
 BOUNDS = Bounds(lease_s=10.0)
 ROUNDS = 7
@@ -49,19 +50,20 @@ class Idle:
 
 def run() -> list[dict[str, Any]]:
     """Start a Ray, measure, stop it."""
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=100 * 1024 * 1024,
-        runtime_env={"env_vars": {"PYTHONPATH": str(CHECKOUT)}},
-    )
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-            return loop.run(_measure())
-    finally:
-        ray.shutdown()
+    with one_cluster():
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=100 * 1024 * 1024,
+            runtime_env={"env_vars": {"PYTHONPATH": str(CHECKOUT)}},
+        )
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+                return loop.run(_measure())
+        finally:
+            ray.shutdown()
 
 
 async def _measure() -> list[dict[str, Any]]:

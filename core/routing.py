@@ -235,8 +235,7 @@ class Decider:
         stored = await self._stored(way, request, lane)
         if stored is not None:
             return stored
-        with self._admitted():
-            return await self._take_turn(way, request, lane, terms, epoch)
+        return await self._take_turn(way, request, lane, terms, epoch)
 
     async def _take_turn(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
         async with self._turns.turn(way.key) as turn:
@@ -244,9 +243,11 @@ class Decider:
             if adopted is not None:
                 return adopted
             # It may have landed between the lookup and the turn.
-            stored = await self._stored(way, request, lane) if self._is_shared else None
-            outcome = stored or await self._compute(way, request, lane, terms, epoch)
-            turn.settle(envelope.encode(outcome.decision, lane.identity.tenant) or b"")
+            outcome = await self._stored(way, request, lane) if self._is_shared else None
+            if outcome is None:
+                with self._admitted():  # who waits for another process takes no place in this one
+                    outcome = await self._compute(way, request, lane, terms, epoch)
+            turn.settle(sealed(outcome, lane.identity.tenant))
             return outcome
 
     async def _work_apart(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
@@ -259,11 +260,13 @@ class Decider:
             return await self._compute(way, request, lane, terms, epoch)
 
     def _adopted(self, answer: bytes | None, way: _Way, lane: Lane) -> Outcome | None:
-        """What another process computed, unless it began before a purge that this one knows."""
-        found = None if not answer else envelope.decode(answer, way.key, lane.identity.tenant)
-        if not isinstance(found, Decision) or not lane.cache.allows(found, lane.identity):
+        """What another process settled, unless it began before a purge that this one knows."""
+        outcome = unsealed(answer or b"", way.key, lane.identity.tenant)
+        if outcome is None or not lane.cache.allows(outcome.decision, lane.identity):
             return None
-        return Outcome(found, Source.COALESCED)
+        if outcome.stored:
+            lane.cache.adopt(outcome.decision, lane.identity, self._clock())
+        return outcome
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
@@ -292,6 +295,18 @@ class Decider:
             return Outcome(added.decision, Source.REPLAY)
         # Asked for afresh: the caller gets what was computed, and the precedent stands.
         return Outcome(fresh, Source.MODEL, stored=False)
+
+
+def sealed(outcome: Outcome, tenant: str) -> bytes:
+    """An outcome as it travels to those who wait in other processes; empty when it is too large for that."""
+    value = envelope.encode(outcome.decision, tenant)
+    return b"" if value is None else (b"+" if outcome.stored else b"-") + value
+
+
+def unsealed(value: bytes, key: bytes, tenant: str) -> Outcome | None:
+    """What travelled; None when it is not a decision about `key` of `tenant`."""
+    found = envelope.decode(value[1:], key, tenant)
+    return Outcome(found, Source.COALESCED, value[:1] == b"+") if isinstance(found, Decision) else None
 
 
 def _outcome_or_error(settled: Outcome | BaseException) -> Outcome | PrecedentError:

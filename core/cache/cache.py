@@ -8,6 +8,7 @@ caller is told that it is not stored, and `maintain` offers it to the store late
 import asyncio
 import contextlib
 import math
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -64,14 +65,14 @@ class DecisionCache:
     ) -> None:
         self._retention = retention or Retention()
         self._limits = limits or Limits()
-        alarm = alarm or Alarm()
-        self._store = Guarded(store, guarding or Guarding(), alarm)
+        self._alarm = alarm or Alarm()
+        self._store = Guarded(store, guarding or Guarding(), self._alarm)
         self._purging = Purging(self._store, self._limits.poll_s)
-        self._vault = Vault(self._store, self._purging, alarm)
+        self._vault = Vault(self._store, self._purging, self._alarm)
         self._recent = Recent(self._limits.memory_entries, self._limits.memory_bytes, self._may_be_replayed)
         # The decision in memory for a key, at an instant; bound here since a method would cost a third more.
         self.peek: Callable[[bytes, float], Decision | None] = self._recent.peek
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self._pruned_at = -math.inf
         self._take_over_fences()
 
@@ -83,6 +84,12 @@ class DecisionCache:
     def allows(self, decision: Decision, identity: Identity) -> bool:
         """Whether no purge known here covers a decision that another caller, or another process, made."""
         return self._purging.allows(decision, identity)
+
+    def adopt(self, decision: Decision, identity: Identity, now: float) -> None:
+        """Remember a decision that another process settled in the store."""
+        self._remember(
+            decision, Asked(decision.key, identity, now, self._tallies[identity.tenant]), settled=True
+        )
 
     async def get(
         self, key: bytes, identity: Identity, now: float, questions: Mapping[str, Question] | None = None
@@ -98,7 +105,7 @@ class DecisionCache:
         decision = self.peek(key, now)
         if decision is not None:
             return decision
-        asked = Asked(key, identity, now, self._tally(identity.tenant))
+        asked = Asked(key, identity, now, self._tallies[identity.tenant])
         if self._purging.is_due(now):
             await self.refresh_fences(now, only_if_due=True)
         if now < self._recent.trusted_until:
@@ -119,12 +126,12 @@ class DecisionCache:
         """
         added = await self.settle(decision, identity, now)
         if not added.won:
-            self._tally(identity.tenant).conflicts += 1
+            self._tallies[identity.tenant].conflicts += 1
         return added
 
     async def settle(self, decision: Decision, identity: Identity, now: float) -> Added:
         """Do what `add` does, without counting a lost race."""
-        asked = Asked(decision.key, identity, now, self._tally(identity.tenant))
+        asked = Asked(decision.key, identity, now, self._tallies[identity.tenant])
         kept = self._retention.stamp(decision, now)
         if isinstance(kept, NotKept):
             asked.tally.not_kept += 1
@@ -142,7 +149,7 @@ class DecisionCache:
     def compare(self, stored: Decision, fresh: Decision, identity: Identity) -> None:
         """Count how a stored decision differs from a fresh one about the same request."""
         apart = difference(stored.answers, fresh.answers)
-        counts = self._tally(identity.tenant).shadow
+        counts = self._tallies[identity.tenant].shadow
         counts.compared += 1
         counts.equal += apart.equal
         counts.flipped += apart.flipped
@@ -177,9 +184,13 @@ class DecisionCache:
             await self.prune(now)
 
     async def keep_up(self, clock: Callable[[], float], every_s: float = 0.5) -> None:
-        """Maintain until cancelled."""
+        """Maintain until cancelled, whatever happens."""
         while True:
-            await self.maintain(clock())
+            now = clock()
+            try:
+                await self.maintain(now)
+            except Exception as error:  # nobody waits for this task: it would end unseen
+                self._alarm.ring("maintenance", f"the cache could not be maintained: {error!r}", now)
             await asyncio.sleep(every_s)
 
     async def prune(self, now: float) -> int:
@@ -238,7 +249,8 @@ class DecisionCache:
         entry = Entry(decision, asked.identity, asked.tally, settled)
         if not settled:
             entry.known_at = asked.now
-        entry.renew_at = self._retention.renew_at(decision)
+        if self._retention.renew_on_hit:
+            entry.renew_at = self._retention.renew_at(decision)
         self._recent.put(entry)
 
     def _may_be_replayed(self, entry: Entry, now: float) -> bool:
@@ -304,9 +316,3 @@ class DecisionCache:
                 self._remember(renewed, asked, settled=True)
             else:
                 self._recent.drop(decision.key)  # the next lookup takes what the store has
-
-    def _tally(self, tenant: str) -> Tally:
-        tally = self._tallies.get(tenant)
-        if tally is None:
-            tally = self._tallies[tenant] = Tally()
-        return tally

@@ -34,12 +34,12 @@ class Decision:
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:
-        """Assemble a decision from all of its fields, which the caller has checked.
+        """Assemble a decision from a dictionary of all its fields, which becomes its own.
 
         A frozen dataclass sets its fields one at a time, the slow way; a lookup should not wait for that.
         """
         decision = cls.__new__(cls)
-        decision.__dict__.update(fields)
+        object.__setattr__(decision, "__dict__", fields)
         return decision
 
     def replay(self, now: float, thresholds: Mapping[str, float] | None = None) -> bytes:

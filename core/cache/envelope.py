@@ -31,6 +31,7 @@ COMPRESS_FROM_BYTES: Final = 512  # below it, undoing the compression costs more
 
 _HEADER: Final = struct.Struct("<2sBB16s8sqqqQII")
 _CRC_BYTES: Final = 4
+_CRC_RESIDUE: Final = 0x2144DF1C  # the CRC-32 of anything followed by its own CRC-32
 _NEVER: Final = 2**63 - 1
 _COMPRESSED: Final = 1
 _RAW: Final = -zlib.MAX_WBITS  # deflate without a wrapper: the checksum is ours
@@ -109,11 +110,10 @@ def _decode(value: bytes, key: bytes, tenant: str) -> Stored:
         raise _NotSound("not a stored decision")
     if value[2] > VERSION:
         return Newer(value[2])
-    sound, crc = value[:-_CRC_BYTES], value[-_CRC_BYTES:]
-    if zlib.crc32(sound).to_bytes(_CRC_BYTES, "little") != crc:
+    if zlib.crc32(value) != _CRC_RESIDUE:
         raise _NotSound("the checksum does not match")
     _, version, flags, own_key, own_tenant, stored, expires, last, epoch, head_size, size = (
-        _HEADER.unpack_from(sound)
+        _HEADER.unpack_from(value)
     )
     if own_key != key:
         return Foreign("key")
@@ -121,7 +121,8 @@ def _decode(value: bytes, key: bytes, tenant: str) -> Stored:
         return Foreign("tenant")
     if version != VERSION or flags & ~_COMPRESSED:
         raise _NotSound("unknown version or flags")
-    plain = _decompress(sound[_HEADER.size :], size) if flags else sound[_HEADER.size :]
+    body = value[_HEADER.size : -_CRC_BYTES]
+    plain = _decompress(body, size) if flags else body
     if len(plain) != size:
         raise _NotSound("the length does not match")
     fields = _read_head(plain[:head_size])
@@ -145,7 +146,9 @@ def _read_head(head: bytes) -> dict[str, Any]:
     given = orjson.loads(head)
     if type(given) is not list or len(given) < 2 or tuple(map(type, given)) != _KINDS[: len(given)]:
         raise _NotSound("the head has another shape")
-    fields: dict[str, Any] = {**_BLANK, "answered_by": {}, **dict(zip(_HEAD, given, strict=False))}
+    fields: dict[str, Any] = _BLANK.copy()
+    fields["answered_by"] = {}
+    fields.update(zip(_HEAD, given, strict=False))
     for margin in given[1].values():
         if type(margin) not in (float, int) or not 0.0 <= margin <= 1.0:
             raise _NotSound("a margin outside [0, 1]")
@@ -177,7 +180,13 @@ _HEAD: Final = (
 )
 _KINDS: Final = (str, dict, int, int, list, list, list, dict)
 _PLAIN: Final = 4  # so many come before those that hold texts
-_BLANK: Final = {"input_tokens": 0, "output_tokens": 0, "truncated": (), "tasks": (), "table_versions": ()}
+_BLANK: Final[dict[str, Any]] = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "truncated": (),
+    "tasks": (),
+    "table_versions": (),
+}
 
 
 def _decompress(packed: bytes, size: int) -> bytes:

@@ -161,8 +161,6 @@ class Fences:
 
 def is_covered(decision: Decision, identity: Identity, scopes: Sequence[Scope]) -> bool:
     """Whether any of `scopes` is about this decision."""
-    if not scopes:
-        return False
     values = _values(decision, identity)
     return any(all(value in values[name] for name, value in scope.members().items()) for scope in scopes)
 

@@ -37,6 +37,10 @@ class CacheView(Protocol):
         """Whether no purge covers a decision that somebody else made."""
         ...
 
+    def adopt(self, decision: Decision, identity: Identity, now: float) -> None:
+        """Remember a decision that another process settled in the store."""
+        ...
+
     def peek(self, key: bytes, now: float, /) -> Decision | None:
         """The decision in memory."""
         ...
@@ -77,6 +81,9 @@ class Off:
     def allows(self, decision: Decision, identity: Identity) -> bool:
         """See `CacheView`."""
         return self._cache.allows(decision, identity)
+
+    def adopt(self, decision: Decision, identity: Identity, now: float) -> None:
+        """Nothing is remembered."""
 
     def peek(self, key: bytes, now: float, /) -> Decision | None:
         """Nothing."""

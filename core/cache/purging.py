@@ -47,7 +47,9 @@ class Purging:
 
     def allows(self, decision: Decision, identity: Identity) -> bool:
         """Whether `decision`, asked for by `identity`, may be replayed."""
-        return self._fences.allow(decision, identity) and not is_covered(decision, identity, self._waiting)
+        if self._waiting and is_covered(decision, identity, self._waiting):
+            return False
+        return decision.epoch >= self._fences.newest or self._fences.allow(decision, identity)
 
     def is_due(self, now: float) -> bool:
         """Whether the fences were read too long ago."""

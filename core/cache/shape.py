@@ -1,33 +1,42 @@
-"""Which questions, kinds and options a decision is about: one of another shape is no answer to a request."""
+"""Whether a decision answers the questions of a request; one about others does not, however it got there."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
-from core.contract.questions import Noul, Question, Score
-
-Shape = tuple[tuple[str, ...], ...]  # per question: id, kind, options; all in order
+from core.contract.questions import Choice, Noul, Question
 
 
-def of_answers(answers: bytes) -> Shape | None:
-    """The shape of an `answers` object; None when it is none."""
+def answers_fit(answers: bytes, questions: Mapping[str, Question]) -> bool:
+    """Whether an `answers` object is about exactly these questions and their options, in this order."""
     try:
-        return tuple(
-            (question, answer["type"], *answer.get("probabilities", ()))
-            for question, answer in orjson.loads(answers).items()
-        )
+        given = orjson.loads(answers)
+        return [*given] == [*questions] and all(map(_fits, given.values(), questions.values()))
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
-        return None
+        return False
 
 
-def of_questions(questions: Mapping[str, Question]) -> Shape:
-    """The shape that the answers to these questions have."""
-    return tuple((name, *_kind_and_options(question)) for name, question in questions.items())
+def same_shape(one: bytes, other: bytes) -> bool:
+    """Whether two `answers` objects are about the same questions and options, in the same order."""
+    try:
+        return _shape(one) == _shape(other)
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
+        return False
 
 
-def _kind_and_options(question: Question) -> tuple[str, ...]:
+def _fits(answer: Mapping[str, Any], question: Question) -> bool:
+    kind = answer["type"]
     if isinstance(question, Noul):
-        return ("noul",)
-    if isinstance(question, Score):
-        return ("score", *map(str, range(question.size)))
-    return ("choice", *question.options)
+        return bool(kind == "noul")
+    options = tuple(answer["probabilities"])
+    if isinstance(question, Choice):
+        return kind == "choice" and options == question.options
+    return kind == "score" and options == tuple(map(str, range(question.size)))
+
+
+def _shape(answers: bytes) -> list[tuple[str, ...]]:
+    return [
+        (question, answer["type"], *answer.get("probabilities", ()))
+        for question, answer in orjson.loads(answers).items()
+    ]

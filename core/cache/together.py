@@ -24,14 +24,14 @@ class Together(Generic[A, R]):
         self._waiting: list[tuple[A, asyncio.Future[R]]] = []
         self._running: set[asyncio.Task[None]] = set()  # a task that nobody refers to may be collected
 
-    async def call(self, argument: A) -> R:
-        """Return the result for `argument`."""
+    def call(self, argument: A) -> asyncio.Future[R]:
+        """Return the result for `argument`, to be awaited."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((argument, future))
         if len(self._waiting) == 1:
             loop.call_soon(self._start)
-        return await future
+        return future
 
     async def drain(self) -> None:
         """Wait for every run in progress."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from core.cache import shape
 from core.cache.alarm import Alarm
 from core.cache.decision import Decision
 from core.cache.envelope import Corrupt, Foreign, Newer, decode, encode
 from core.cache.guard import Guarded
 from core.cache.purging import Purging
+from core.cache.shape import answers_fit, same_shape
 from core.cache.stats import Oddities, Tally
 from core.cache.together import Together
 from core.contract.questions import Question
@@ -67,9 +67,11 @@ class Vault:
         value = await self._lookups.call(asked)
         if value is None:
             return None
-        found = self._read(value, asked, None if questions is None else shape.of_questions(questions))
+        found = self._read(value, asked)
         if isinstance(found, Decision):
-            return found
+            if questions is None or answers_fit(found.answers, questions):
+                return found
+            found = self._misfit(asked)
         if found is Useless.REPLACE:
             with contextlib.suppress(StoreUnavailable):
                 await self._store.discard(asked.key, value, asked.now)
@@ -86,9 +88,11 @@ class Vault:
             survivor = await self._store.add(key, value, expires_at, now)
             if survivor == value:
                 return Added(decision, won=True, stored=True)
-            found = self._read(survivor, asked, shape.of_answers(decision.answers))
+            found = self._read(survivor, asked)
             if isinstance(found, Decision):
-                return Added(found, won=False, stored=True)
+                if same_shape(found.answers, decision.answers):
+                    return Added(found, won=False, stored=True)
+                found = self._misfit(asked)
             if found is Useless.LEAVE:
                 return Added(decision, won=True, stored=False)
             if await self._store.replace(key, survivor, value, expires_at, now):
@@ -108,13 +112,12 @@ class Vault:
 
     async def _look_up(self, lookups: Sequence[Asked]) -> Sequence[bytes | None]:
         try:
-            now = max(asked.now for asked in lookups)
-            values = await self._store.get_many(list({asked.key for asked in lookups}), now)
+            values = await self._store.get_many([asked.key for asked in lookups], lookups[-1].now)
         except StoreUnavailable:  # counted and told already
             return [None] * len(lookups)
         return [values.get(asked.key) for asked in lookups]
 
-    def _read(self, value: bytes, asked: Asked, wanted: shape.Shape | None) -> Decision | Useless:
+    def _read(self, value: bytes, asked: Asked) -> Decision | Useless:
         found = decode(value, asked.key, asked.identity.tenant)
         if not isinstance(found, Decision):
             return self._note(found, asked)
@@ -123,20 +126,19 @@ class Vault:
         if not self._purging.allows(found, asked.identity):
             asked.tally.fenced += 1
             return Useless.REPLACE
-        if wanted is not None and shape.of_answers(found.answers) != wanted:
-            self.oddities.misfits += 1
-            self._alarm.ring(
-                "misfit", "a stored decision answers other questions than those asked", asked.now
-            )
-            return Useless.REPLACE
         return found
+
+    def _misfit(self, asked: Asked) -> Useless:
+        self.oddities.misfits += 1
+        self._alarm.ring("misfit", "a stored decision answers other questions than those asked", asked.now)
+        return Useless.REPLACE
 
     def _note(self, odd: Foreign | Corrupt | Newer, asked: Asked) -> Useless:
         if isinstance(odd, Newer):
             self.oddities.newer += 1
             message = f"the store holds decisions of format {odd.version}, which this version cannot read"
             self._alarm.ring("newer", f"{message}; they are left alone", asked.now)
-            return Useless.LEAVE
+            return Useless.REPLACE
         if isinstance(odd, Foreign):
             self.oddities.foreign += 1
             message = f"the store returned a decision of another {odd.what}; it was not used"

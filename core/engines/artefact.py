@@ -6,7 +6,7 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Final
 
-from core.engines.profile import MAX_TOKENS, profile_digest
+from core.engines.profile import MAX_TOKENS, Profile
 from core.errors import ArtefactMismatch, SettingsError
 
 NAME: Final = "minilm-l6-v2-int8"
@@ -20,6 +20,7 @@ RECIPE: Final = (
 READOUT_VERSION: Final = 1  # of the code that turns vectors into probabilities
 MODEL_FILE: Final = "model.onnx"
 TOKENIZER_FILE: Final = "tokenizer.json"
+FILES: Final = (MODEL_FILE, TOKENIZER_FILE)
 MANIFEST_FILE: Final = "manifest.json"
 FOLDER: Final = blake2b(f"{SOURCE_SHA256} {RECIPE}".encode(), digest_size=8).hexdigest()
 """Name of the artefact's folder: a digest of what it is made from and how."""
@@ -41,8 +42,8 @@ def read_manifest(folder: Path) -> Manifest:
     """Read what `folder` says it holds.
 
     Raises:
-        SettingsError: no model was prepared there.
-        ArtefactMismatch: it was made from another source, or in another way.
+        SettingsError: no model was prepared there, or in another way than this version reads.
+        ArtefactMismatch: it was made from another source.
     """
     try:
         manifest = Manifest(**json.loads((folder / MANIFEST_FILE).read_bytes()))
@@ -54,6 +55,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise SettingsError("engine.models_dir", f"{folder} cannot be read ({error}); {_PREPARE}") from None
     if manifest.source_sha256 != SOURCE_SHA256:
         raise ArtefactMismatch(f"the source of {folder}", SOURCE_SHA256, manifest.source_sha256, _PREPARE)
+    if manifest.recipe != RECIPE:
+        problem = f"{folder} was made as {manifest.recipe!r} and this version reads {RECIPE!r}"
+        raise SettingsError("engine.models_dir", f"{problem}; {_PREPARE}")
     return manifest
 
 
@@ -61,10 +65,10 @@ def verify(folder: Path, manifest: Manifest) -> None:
     """Compare every file with its digest.
 
     Raises:
-        ArtefactMismatch: a file changed, or is gone.
+        ArtefactMismatch: a file changed, is gone, or was never named.
     """
-    for name, expected in manifest.files.items():
-        found = digest_of(folder / name)
+    for name in FILES:
+        expected, found = manifest.files.get(name, "none"), digest_of(folder / name)
         if found != expected:
             raise ArtefactMismatch(str(folder / name), expected, found, _PREPARE)
 
@@ -77,8 +81,8 @@ def digest_of(path: Path) -> str:
         return "absent"
 
 
-def fingerprint_of(manifest: Manifest) -> str:
-    """Digest of everything in this engine that can move an answer.
+def fingerprint_of(manifest: Manifest, profile: Profile) -> str:
+    """Digest of everything in an engine over the two that can move an answer.
 
     Device, thread count and the library that runs the graph are left out: what they change is smaller than
     what a decision may rest on, and decisions of one machine should be replayed by another.
@@ -86,7 +90,7 @@ def fingerprint_of(manifest: Manifest) -> str:
     parts = {
         "files": manifest.files,
         "max_tokens": MAX_TOKENS,
-        "profile": profile_digest(),
+        "profile": profile.digest(),
         "readout": READOUT_VERSION,
     }
     return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()

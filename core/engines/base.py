@@ -26,7 +26,7 @@ class Reading:
 
     probabilities: tuple[float, ...]
     input_tokens: int = 0  # tokens of this item that the engine read
-    truncated: bool = False  # True when part of the text was left out to respect the token limit
+    truncated: bool = False  # True when part of a text was left out to respect the token limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +77,5 @@ class BatchModel(Protocol):
         ...
 
     def read(self, items: Sequence[Item]) -> list[Reading | Exception]:
-        """Answer a batch, in order. Runs in a worker thread and may block."""
+        """Answer a batch, in order. Runs in a worker thread, one call at a time, and may block."""
         ...

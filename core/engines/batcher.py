@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from dataclasses import dataclass
 
 from core.engines.base import BatchModel, Item, Limits, Reading
@@ -44,7 +45,7 @@ class Batched:
         self._in_hand: list[_Waiting] = []
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
-        self._loop: asyncio.Task[None] | None = None
+        self._worker: asyncio.Task[None] | None = None
         self._dead: str | None = None
         self._closing = False
 
@@ -55,18 +56,16 @@ class Batched:
             EngineUnavailable: the worker died or is closing, or too much waits already.
         """
         self._refuse_when_unable(len(items))
-        if self._loop is None:
-            self._loop = asyncio.create_task(self._run(), name="batcher")
-            self._loop.add_done_callback(self._ended)
+        if self._worker is None:
+            # In a context of its own: the first caller's is no business of the others.
+            self._worker = asyncio.create_task(self._run(), name="batcher", context=Context())
+            self._worker.add_done_callback(self._ended)
         loop = asyncio.get_running_loop()
         waiting = [_Waiting(item, self._model.cost(item), loop.create_future()) for item in items]
         self._queue.extend(waiting)
         self._arrived.set()
-        try:
-            return [await one.answer for one in waiting]
-        finally:
-            for one in waiting:
-                one.answer.cancel()  # a caller that left; the cut of the next batch drops its items
+        # A caller that leaves cancels these, and the cut of the next batch drops its items.
+        return await asyncio.gather(*(one.answer for one in waiting))
 
     async def check_health(self) -> None:
         """Raise `EngineUnavailable` when no batch will ever run again."""
@@ -77,8 +76,8 @@ class Batched:
         """Finish what was taken, take no more, and end the thread."""
         self._closing = True
         self._arrived.set()
-        if self._loop is not None:
-            await asyncio.wait([self._loop])
+        if self._worker is not None:
+            await asyncio.wait([self._worker])
         self._thread.shutdown()
 
     def _refuse_when_unable(self, count: int) -> None:
@@ -88,17 +87,15 @@ class Batched:
             raise EngineUnavailable(f"{len(self._queue)} items wait and {self._max_queued} may")
 
     async def _run(self) -> None:
-        while self._queue or not self._closing:
+        while True:
             self._in_hand = self._cut()
             if self._in_hand:
                 await self._answer_batch(self._in_hand)
-            elif not self._queue:
+            elif self._closing:
+                return
+            else:
                 self._arrived.clear()
-                await self._wait_for_items()
-
-    async def _wait_for_items(self) -> None:
-        if not self._closing:
-            await self._arrived.wait()
+                await self._arrived.wait()
 
     def _cut(self) -> list[_Waiting]:
         """The next batch, without the items of callers who left."""
@@ -121,24 +118,36 @@ class Batched:
                 one.answer.set_result(answer)
 
     async def _read(self, items: list[Item]) -> list[Answer]:
-        loop = asyncio.get_running_loop()
+        outcome = await asyncio.get_running_loop().run_in_executor(self._thread, self._attempt, items)
+        if not isinstance(outcome, BaseException):
+            return outcome
+        if not isinstance(outcome, Exception):
+            self._dead = f"the engine's worker ended: {type(outcome).__name__}"
+            raise EngineUnavailable(self._dead) from outcome
+        if len(items) == 1:
+            return [outcome]
+        # One of them is to blame: alone, it fails alone.
+        return [answer for item in items for answer in await self._read([item])]
+
+    def _attempt(self, items: list[Item]) -> list[Answer] | BaseException:
+        """Read a batch in the worker thread, and return what that raises.
+
+        Raised, a StopIteration would leave the event loop waiting for ever, and a SystemExit would end it.
+        """
         try:
-            answers = await loop.run_in_executor(self._thread, self._model.read, items)
-        except Exception as error:
-            if len(items) == 1:
-                return [error]
-            # One of them is to blame: alone, it fails alone.
-            return [answer for item in items for answer in await self._read([item])]
-        if len(answers) != len(items):
-            return [EngineFailed(f"{len(answers)} readings for {len(items)} items")] * len(items)
+            answers = self._model.read(items)
+            if len(answers) != len(items):
+                raise EngineFailed(f"{len(answers)} readings for {len(items)} items")
+        except BaseException as error:
+            return error
         return answers
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, worker: asyncio.Task[None]) -> None:
         """Tell everybody who waits, at once: a dead worker answers nobody."""
-        if not task.cancelled() and task.exception() is None and self._closing:
-            return
-        reason = "cancelled" if task.cancelled() else type(task.exception()).__name__
-        self._dead = f"the engine's worker ended: {reason}"
+        if not worker.cancelled() and worker.exception() is None:
+            return  # closed
+        reason = "cancelled" if worker.cancelled() else type(worker.exception()).__name__
+        self._dead = self._dead or f"the engine's worker ended: {reason}"
         for one in (*self._in_hand, *self._queue):
             if not one.answer.done():
                 one.answer.set_exception(EngineUnavailable(self._dead))

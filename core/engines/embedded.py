@@ -7,9 +7,7 @@ hardly faster (docs/decisions/0004-embedded-execution.md has the measurements).
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,13 +25,12 @@ from core.engines.artefact import (
     verify,
 )
 from core.engines.base import Item, Limits, Reading
-from core.engines.profile import MAX_TOKENS, read_profile
-from core.engines.texts import option_texts, sides
+from core.engines.profile import MAX_TOKENS, Profile, read_profile
+from core.engines.texts import option_texts, said, sides
+from core.engines.vectors import Encode, Encoded, KeptVectors, Vector
 
-Vector = npt.NDArray[np.float32]  # (384,), length 1
 Known = Callable[[str], Vector]
 
-MAX_CACHED_TEXTS = 20_000  # 1.5 kB each
 CHARS_PER_TOKEN = (
     16  # a token of plain text is shorter than this; what lies far inside a long text is never read
 )
@@ -41,27 +38,39 @@ ONE_QUESTION_TOKENS = 8  # what a question adds to a batch when the vectors of i
 
 
 class EmbeddedModel:
-    """A `BatchModel` over the artefact that `python -m jobs.models` prepares.
+    """A `BatchModel` that compares the vector of a state with those of the texts of a question.
 
     Args:
-        folder: the artefact.
-        threads: CPU threads that one text may use.
-
-    Raises:
-        SettingsError: no artefact there.
-        ArtefactMismatch: its files are not those that its manifest names.
+        encode: text to vector.
+        profile: the readout's numbers.
+        fingerprint: digest of everything in the two that can move an answer.
     """
 
     batch_invariant = True
     limits = Limits(MAX_TOKENS)
     name = NAME
 
-    def __init__(self, folder: Path, threads: int = 1) -> None:
-        manifest = read_manifest(folder)
+    def __init__(self, encode: Encode, profile: Profile, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self._encode = encode
+        self._kept = KeptVectors(encode)
+        self._profile = profile
+
+    @classmethod
+    def load(cls, folder: Path, threads: int = 1) -> "EmbeddedModel":
+        """The model over the artefact that `python -m jobs.models` prepares.
+
+        Args:
+            folder: the artefact.
+            threads: CPU threads that one text may use.
+
+        Raises:
+            SettingsError: no artefact there that this version can read.
+            ArtefactMismatch: its files are not those that its manifest names.
+        """
+        manifest, profile = read_manifest(folder), read_profile()
         verify(folder, manifest)
-        self.fingerprint = fingerprint_of(manifest)
-        self._encoder = Encoder(folder, threads)
-        self._profile = read_profile()
+        return cls(Encoder(folder, threads).encode, profile, fingerprint_of(manifest, profile))
 
     def cost(self, item: Item) -> int:
         """About how many tokens `item` adds to a batch."""
@@ -69,16 +78,24 @@ class EmbeddedModel:
 
     def read(self, items: Sequence[Item]) -> list[Reading | Exception]:
         """Answer a batch, in order; a state shared by several items is encoded once."""
-        states: dict[tuple[str, str], tuple[Vector, int, bool]] = {}
+        states: dict[tuple[str, str], Encoded] = {}
         readings: list[Reading | Exception] = []
         for item in items:
             whose = item.isolation, item.state
             if whose not in states:
-                states[whose] = self._encoder.encode(item.state)
-            vector, tokens, truncated = states[whose]
-            known = partial(self._encoder.known, item.isolation)
-            readings.append(Reading(self._distribution(vector, item.question, known), tokens, truncated))
+                states[whose] = self._encode(item.state)
+            readings.append(self._reading(item, states[whose]))
         return readings
+
+    def _reading(self, item: Item, state: Encoded) -> Reading:
+        texts = [state]
+
+        def known(text: str) -> Vector:
+            texts.append(self._kept.of(item.isolation, text))
+            return texts[-1].vector
+
+        distribution = self._distribution(state.vector, item.question, known)
+        return Reading(distribution, state.tokens, any(text.truncated for text in texts))
 
     def _distribution(self, state: Vector, question: Question, known: Known) -> tuple[float, ...]:
         if isinstance(question, Noul):
@@ -88,11 +105,12 @@ class EmbeddedModel:
 
     def _over_options(self, state: Vector, question: Choice | Score, known: Known) -> tuple[float, ...]:
         options = np.stack([known(text) for text in option_texts(question)])
-        similarity = options @ state
-        if question.instructions and not question.instructions.isspace():
-            asked = known(question.instructions)
-            similarity = similarity + self._profile.instruction_weight * (options @ asked)
-        return _softmax(self._profile.option_scale * similarity.astype(np.float64))
+        similarity = _similarities(options, state)
+        instructions = said(question.instructions)
+        if instructions is not None:
+            asked = _similarities(options, known(instructions))
+            similarity = similarity + self._profile.instruction_weight * asked
+        return _softmax(self._profile.option_scale * similarity)
 
     def _yes_logit(self, state: Vector, question: Noul, known: Known) -> float:
         profile, near = self._profile, sides(question)
@@ -107,7 +125,7 @@ class EmbeddedModel:
 
 
 class Encoder:
-    """Text to vector, with the vectors of questions kept: they recur, states do not."""
+    """Text to vector: the tokenizer and the graph of an artefact."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
@@ -116,35 +134,19 @@ class Encoder:
         self._session = onnxruntime.InferenceSession(
             str(folder / MODEL_FILE), _options(threads), providers=["CPUExecutionProvider"]
         )
-        self._known: dict[tuple[str, str], Vector] = {}
-        self._lock = Lock()
 
-    def encode(self, text: str) -> tuple[Vector, int, bool]:
-        """The vector of `text`, how many tokens were read, and whether some were left out."""
+    def encode(self, text: str) -> Encoded:
+        """The vector of `text`; of a long one, of its both ends."""
         ids, truncated = self._ids(text)
         batch = np.array([ids], dtype=np.int64)
         feed = {"input_ids": batch, "attention_mask": np.ones_like(batch)}
-        vector: Vector = self._session.run(None, feed)[0][0]
-        return vector, len(ids), truncated
-
-    def known(self, isolation: str, text: str) -> Vector:
-        """The vector of a text that is likely to come again; kept apart for each value of `isolation`."""
-        whose = isolation, text
-        with self._lock:
-            vector = self._known.pop(whose, None)
-            if vector is not None:
-                self._known[whose] = vector  # to the young end
-                return vector
-        vector = self.encode(text)[0]
-        with self._lock:
-            self._known[whose] = vector
-            if len(self._known) > MAX_CACHED_TEXTS:
-                del self._known[next(iter(self._known))]
-        return vector
+        return Encoded(self._session.run(None, feed)[0][0], len(ids), truncated)
 
     def _ids(self, text: str) -> tuple[list[int], bool]:
         """Token ids of a text; of a long one, both ends."""
         near = MAX_TOKENS * CHARS_PER_TOKEN
+        if len(text) > 2 * near:
+            text = " ".join(text.split())  # blanks are no tokens, and must not stand for an end
         cut = len(text) > 2 * near
         if cut:
             text = f"{text[:near]} {text[-near:]}"
@@ -162,6 +164,11 @@ def _options(threads: int) -> Any:  # noqa: ANN401  the runtime ships no types
     # Waiting threads that spin take the CPU from the Routers beside them.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
+
+
+def _similarities(options: npt.NDArray[np.float32], other: Vector) -> npt.NDArray[np.float64]:
+    # One product per option: in a product of matrices the last bits depend on an option's place.
+    return np.vecdot(options, other).astype(np.float64)
 
 
 def _softmax(logits: npt.NDArray[np.float64]) -> tuple[float, ...]:

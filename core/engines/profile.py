@@ -5,7 +5,7 @@ error before and after. The file is a part of the engine's fingerprint.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -28,15 +28,13 @@ class Profile:
     yes_offset: float
     sides_scale: float  # noul with a text for each side: times the difference of similarities
 
+    def digest(self) -> str:
+        """SHA-256 of the numbers; where they come from does not move an answer."""
+        return sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
 
 @cache
 def read_profile() -> Profile:
     """The profile that ships with this version."""
     numbers = json.loads(PROFILE_FILE.read_bytes())["profile"]
     return Profile(**numbers)
-
-
-def profile_digest() -> str:
-    """SHA-256 of the profile's numbers; its provenance does not move an answer."""
-    numbers = json.loads(PROFILE_FILE.read_bytes())["profile"]
-    return sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()

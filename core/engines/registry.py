@@ -68,10 +68,10 @@ def _kind(spec: EngineSpec) -> _Kind:
 
 def _describe_embedded(spec: EngineSpec) -> EngineIdentity:
     from core.engines.artefact import NAME, RELEASE_DATE, fingerprint_of, read_manifest
-    from core.engines.profile import MAX_TOKENS
+    from core.engines.profile import MAX_TOKENS, read_profile
 
-    manifest = read_manifest(_model_dir(spec))
-    return EngineIdentity(NAME, fingerprint_of(manifest), MAX_TOKENS, RELEASE_DATE)
+    fingerprint = fingerprint_of(read_manifest(_model_dir(spec)), read_profile())
+    return EngineIdentity(NAME, fingerprint, MAX_TOKENS, RELEASE_DATE)
 
 
 def _load_embedded(spec: EngineSpec) -> Engine:
@@ -79,7 +79,7 @@ def _load_embedded(spec: EngineSpec) -> Engine:
     from core.engines.batcher import Batched
     from core.engines.embedded import EmbeddedModel
 
-    return Batched(EmbeddedModel(_model_dir(spec), spec.threads), spec.max_batch_tokens)
+    return Batched(EmbeddedModel.load(_model_dir(spec), spec.threads), spec.max_batch_tokens)
 
 
 def _describe_fake(spec: EngineSpec) -> EngineIdentity:
@@ -94,7 +94,9 @@ def _load_fake(spec: EngineSpec) -> Engine:
 
 def _model_dir(spec: EngineSpec) -> Path:
     if spec.model_dir is None:
-        raise SettingsError("engine.model_dir", "is not set; run `python -m jobs.models` and name its folder")
+        raise SettingsError(
+            "engine.models_dir", "is not set; run `python -m jobs.models` and name its folder"
+        )
     return Path(spec.model_dir)
 
 

@@ -29,12 +29,15 @@ def sides(question: Noul) -> Sides:
     Instructions alone describe a yes. Where both sides are described, each stands with the instructions, so
     that what they share does not count.
     """
-    if question.yes and question.no:
-        return Sides(
-            _joined(question.instructions, question.yes), _joined(question.instructions, question.no)
-        )
-    yes = _joined(question.instructions, question.yes) or None
-    return Sides(yes, question.no or None)
+    yes, no = said(question.yes), said(question.no)
+    if yes is not None and no is not None:
+        return Sides(_joined(question.instructions, yes), _joined(question.instructions, no))
+    return Sides(_joined(question.instructions, yes) or None, no)
+
+
+def said(text: str | None) -> str | None:
+    """The text, or None where it says nothing."""
+    return text if text and not text.isspace() else None
 
 
 def _spoken(name: str) -> str:
@@ -43,4 +46,4 @@ def _spoken(name: str) -> str:
 
 
 def _joined(first: str | None, second: str | None) -> str:
-    return ": ".join(text for text in (first, second) if text and not text.isspace())
+    return ": ".join(filter(None, map(said, (first, second))))

@@ -1,17 +1,13 @@
 """The Coalescer between processes, on a Ray of this test's own."""
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +20,10 @@ from core.coalescing.client import CoalescerStats, shard_of
 from deployments.coalescer import coalescer_actors, connect
 from deployments.paths import CHECKOUT
 from tests.cluster.routers import Cluster, start
+from tests.running import Host, one_cluster
 
 BOUNDS = Bounds(max_wait_s=15.0)
 PATIENCE_S = 60.0
-LOCK = Path(tempfile.gettempdir()) / "precedent-one-cluster.lock"
 
 pytestmark = [
     pytest.mark.cluster,
@@ -36,9 +32,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def local_ray() -> Iterator[None]:
-    with LOCK.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def local_ray(host: Host) -> Iterator[None]:
+    host.stop()  # two Rays on this machine would share its ports
+    with one_cluster():
         ray.init(
             address="local",
             num_cpus=4,
@@ -191,22 +187,3 @@ def test_the_controller_creates_the_shards_recreates_them_and_replicas_find_them
     finally:
         ray.cloudpickle.unregister_pickle_by_value(sys.modules[Replica.__module__])
         serve.shutdown()
-
-
-def test_the_controller_can_unpickle_the_actor_where_our_packages_are_unknown(tmp_path):
-    (actor,) = coalescer_actors(BOUNDS, shards=1)
-    pickled = tmp_path / "actor"
-    pickled.write_bytes(actor.model_copy()._serialized_actor_class)
-    program = (
-        "import pathlib, sys, ray.cloudpickle as pickle\n"
-        f"pickle.loads(pathlib.Path({str(pickled)!r}).read_bytes())\n"
-        "sys.exit(any(name.split('.')[0] in ('core', 'deployments') for name in sys.modules))\n"
-    )
-
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
-
-
-def test_what_the_controller_is_given_beside_the_class_are_plain_values():
-    (actor,) = coalescer_actors(BOUNDS, shards=1)
-
-    assert set(map(type, actor.init_kwargs["bounds"].values())) <= {int, float}

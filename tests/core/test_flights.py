@@ -189,8 +189,7 @@ class TestLeaving:
         await runway.started.wait()
 
         runway.clear.set()
-        await asyncio.sleep(0)
-        leaver.cancel()
+        leaver.cancel()  # both wake in the next turn, the run first
 
         assert (await waiter).value == 1
         await asyncio.wait([leaver])

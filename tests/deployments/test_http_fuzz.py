@@ -11,7 +11,7 @@ from tests.deployments.asgi import JSON_HEADERS, Reply, call
 from tests.deployments.serving import Serving
 from tests.strategies import JSON_VALUES, damaged_bytes, mutated_trees, spellings
 
-FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 MARKER = "zq7-marker"
 
 
@@ -78,6 +78,28 @@ def test_two_spellings_of_one_tree_have_one_outcome(data, tree):
         assert one.json["answers"] == other.json["answers"]
         assert one.json["x_precedent"]["key"] == other.json["x_precedent"]["key"]
         assert other.json["x_precedent"]["source"] == "replay"
+
+
+@FUZZ
+@given(st.lists(mutated_trees() | JSON_VALUES, min_size=1, max_size=4))
+def test_each_item_of_a_batch_has_the_outcome_that_it_has_alone(trees):
+    async def together_and_alone() -> tuple[Reply | None, list[Reply | None]]:
+        app = Serving().app()
+        batch = await call(app, encode({"requests": trees}), path="/v1/systemone/batch")
+        return batch, [await call(app, encode(tree)) for tree in trees]
+
+    batch, alone = asyncio.run(together_and_alone())
+
+    assert batch is not None
+    if batch.status == 422:  # an item may nest as deep as a body alone, and then the batch is too deep
+        assert "nested deeper" in json.dumps(batch.json)
+        return
+    assert batch.status == 200
+    for result, reply in zip(batch.json["results"], alone, strict=True):
+        assert reply is not None
+        assert result.get("answers") == reply.json.get("answers")
+        assert result.get("error", {"status": 200})["status"] == reply.status
+        assert result.get("error", {}).get("detail") == reply.json.get("detail")
 
 
 @FUZZ

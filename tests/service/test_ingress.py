@@ -1,5 +1,6 @@
 """What the way from a client to a Router does to a request, and what it must not do."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -155,22 +156,32 @@ def test_without_keys_http_is_for_this_machine_only(service):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds replicas by /proc")
-def test_while_a_router_dies_and_returns_nobody_gets_an_error_that_clients_do_not_retry(service):
+def test_while_a_router_dies_and_returns_whoever_gets_an_error_is_told_when_to_retry(service):
     (router,) = service.replicas("Router")
     os.kill(router, signal.SIGKILL)
     seen: list[tuple[int, Message, bytes]] = []
 
     while not seen or seen[-1][0] != 200 or router in service.replicas("Router"):
-        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
-        connection.request("POST", PATH, body("who is there?"), {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        seen.append((response.status, response.headers, response.read()))
-        connection.close()
+        # A connection that is opened while HAProxy changes over to its next process may be closed before it
+        # is used; every client opens another.
+        with contextlib.suppress(ConnectionError):
+            seen.append(ask(service.port, body("who is there?")))
 
     for status, headers, answer in seen:
         assert status in (200, 503)
         assert json.loads(answer)
         assert status == 200 or headers["Retry-After"] == "1"
+
+
+def ask(port, text):
+    """Status, headers and body of the answer on a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("POST", PATH, text, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
+    finally:
+        connection.close()
 
 
 def raw(port, request):

@@ -9,6 +9,7 @@ leaves first its `maxmemory-policy`: `allkeys-lru` is right where the server kee
 import struct
 from collections.abc import Collection, Sequence
 from hashlib import sha1
+from types import NoneType
 from typing import Final
 
 from redis.exceptions import NoScriptError, ResponseError
@@ -87,11 +88,12 @@ class RedisStore:
             framed = await self._ask("get", *(("GET", name) for name in names))
         else:
             (framed,) = await self._ask("get", ("MGET", *names))
-        found = {}
-        for key, value in zip(keys, _values("get", framed, len(keys)), strict=True):
-            if value is not None and not _has_expired(value, now):
-                found[key] = value[_EXPIRY.size :]
-        return found
+        now_ms = _milliseconds(now)
+        return {
+            key: value[_EXPIRY.size :]
+            for key, value in zip(keys, _values("get", framed, len(keys)), strict=True)
+            if value is not None and not _has_expired(value, now_ms)
+        }
 
     async def add(self, key: bytes, value: bytes, expires_at: float | None, now: float) -> bytes:
         """Store `value` unless a live one is there, and return the one that survives."""
@@ -100,7 +102,7 @@ class RedisStore:
             there = await self._set_if_absent(name, framed, lifetime)
             if there is None:
                 return value
-            if not _has_expired(there, now):
+            if not _has_expired(there, _milliseconds(now)):
                 return there[_EXPIRY.size :]
             if await self._run("add", REPLACE_EXPIRED, name, there, framed, lifetime or b""):
                 return value
@@ -203,7 +205,7 @@ def _values(operation: str, reply: Reply, count: int | None = None) -> list[byte
     """Check that a reply is a list of values, so that no other command's reply is taken for one."""
     if (
         not isinstance(reply, list)
-        or not all(value is None or isinstance(value, bytes) for value in reply)
+        or not set(map(type, reply)) <= {bytes, NoneType}
         or len(reply) != (len(reply) if count is None else count)
     ):
         raise StoreUnavailable(operation, MIXED_UP)
@@ -214,9 +216,9 @@ def _frame(value: bytes, expires_at: float | None) -> bytes:
     return _EXPIRY.pack(_NEVER if expires_at is None else _milliseconds(expires_at)) + value
 
 
-def _has_expired(framed: bytes, now: float) -> bool:
+def _has_expired(framed: bytes, now_ms: int) -> bool:
     # What is too short for a frame is somebody else's: it is handed on, and recognised above.
-    return len(framed) >= _EXPIRY.size and _EXPIRY.unpack_from(framed)[0] <= _milliseconds(now)
+    return len(framed) >= _EXPIRY.size and int.from_bytes(framed[: _EXPIRY.size]) <= now_ms
 
 
 def _lifetime(expires_at: float | None, now: float) -> int | None:

@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+from hiredis import pack_command
 from redis.asyncio import Connection, ConnectionPool, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as ServerSlow
 
 CONNECT_S: Final = 2.0  # nobody waits that long: callers leave, and the next ones find the connection
@@ -84,13 +85,16 @@ class ServerWire:
                 async with asyncio.timeout(CONNECT_S):
                     await connection.connect()  # type: ignore[no-untyped-call]
             async with asyncio.timeout(self._reply_s):
-                packed = connection.pack_commands(commands)
+                packed = b"".join(pack_command(command) for command in commands)  # type: ignore[arg-type]
                 await connection.send_packed_command(packed, check_health=False)
                 replies = [await _reply(connection) for _ in commands]
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        self._idle.append(connection)
+        if ReadOnlyError in map(type, replies):  # no longer the primary: its name may lead to another by now
+            await connection.disconnect(nowait=True)
+        else:
+            self._idle.append(connection)
         return replies
 
     async def _drop_idle(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from core.cache.alarm import Alarm
 from core.cache.cache import DecisionCache, Limits
 from core.cache.retention import Retention
 from core.cache.stores.memory import MemoryStore
@@ -223,3 +224,41 @@ async def test_maintenance_removes_what_has_expired_from_the_store(store):
 
     assert await store.prune(NOW + 61) == 0
     assert await cache.count(NOW) == 0
+
+
+async def test_a_retention_function_that_fails_costs_the_memory_of_a_decision_and_no_answer(store):
+    def function(_decision):
+        raise ZeroDivisionError
+
+    cache = DecisionCache(store, Retention(function=function))
+    added = await cache.add(noul(1), ACME, NOW)
+
+    assert (added.decision.answers, added.stored) == (noul(1).answers, False)
+    assert cache.stats().tally.retention_errors == 1
+
+
+async def test_maintenance_goes_on_whatever_happens(faulty, warnings):
+    moments = iter([NOW, NOW + 1, NOW + 2])
+    reached = asyncio.Event()
+
+    def clock():
+        moment = next(moments, None)
+        if moment is None:
+            reached.set()
+            return NOW + 3
+        return moment
+
+    cache = DecisionCache(faulty, alarm=Alarm(warnings.append))
+    keeping_up = asyncio.create_task(cache.keep_up(clock, every_s=0.0))
+    await reached.wait()
+    keeping_up.cancel()
+
+    assert faulty.calls.count("read_fences") >= 3
+    assert warnings == []
+
+
+async def test_a_process_that_nobody_maintains_keeps_its_fences_fresh_by_itself(store):
+    cache = DecisionCache(store)
+    await cache.add(noul(1), ACME, NOW)
+    for second in range(0, 100, 5):
+        assert await cache.get(key(1), ACME, NOW + second) is not None

@@ -39,6 +39,8 @@ def test_valid_json_is_decoded(body, value):
         b'{"a":1,"\\u0061":1}',
         b'{"x":{"y":[{"a":1,"b":2,"a":3}]}}',
         b'{"":1,"":2}',
+        b'{"a":1,"a":1E6}',  # as long as what is left when the first is dropped and the number written out
+        b'{"a":1,"a":1,"a ":1}',
         '{"é":1,"\\u00e9":2}'.encode(),
     ],
 )

@@ -12,7 +12,7 @@ from core.engines.fake import FakeEngine
 
 ENGINES = {
     "fake": lambda artefact: FakeEngine(),
-    "embedded": lambda artefact: Batched(EmbeddedModel(artefact), max_batch_tokens=4_096),
+    "embedded": lambda artefact: Batched(EmbeddedModel.load(artefact), max_batch_tokens=4_096),
 }
 
 NOUL = Noul("Is a refund due?", None, None)
@@ -102,4 +102,4 @@ async def test_one_option_is_certain(engine):
 
 def test_an_engine_names_itself_by_content(artefact):
     assert FakeEngine(1).fingerprint != FakeEngine(2).fingerprint
-    assert EmbeddedModel(artefact).fingerprint == EmbeddedModel(artefact, threads=2).fingerprint
+    assert EmbeddedModel.load(artefact).fingerprint == EmbeddedModel.load(artefact, threads=2).fingerprint

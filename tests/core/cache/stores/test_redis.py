@@ -280,6 +280,19 @@ async def test_a_read_only_replica_refuses_writes_and_still_answers(server, clie
     replica.close()
 
 
+async def test_a_server_that_became_a_replica_is_looked_for_anew_by_its_name(proxy, store, client):
+    await store.add(K1, b"value", None, NOW)
+    client.replicaof("127.0.0.1", 1)
+    try:
+        with pytest.raises(StoreUnavailable, match="read only"):
+            await store.add(K2, b"value", None, NOW)
+    finally:
+        client.replicaof("NO", "ONE")
+    await store.get_many([K1], NOW)
+
+    assert proxy.connections == 2
+
+
 async def test_a_cluster_whose_layout_changed_is_asked_for_it_again(a_cluster):
     for server in a_cluster:
         with server.client() as client:
