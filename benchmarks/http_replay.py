@@ -74,7 +74,7 @@ def _settings(folder: Path, port: int) -> dict[str, Any]:
             "route_prefix": PEER_PREFIX,
             "import_path": "benchmarks.constant_app:build",
             "args": {
-                "answer_bytes": 320,
+                "answer_bytes": 328,
                 "num_cpus": router.num_cpus,
                 "max_ongoing_requests": router.max_ongoing_requests,
             },

@@ -61,7 +61,7 @@ def read_settings(path: Path) -> ServeDeploySchema:
     for index, app in enumerate(settings.applications):
         if app.import_path == OUR_IMPORT_PATH:
             config = _validated(app.args, AppConfig, f"applications.{index}.args")
-            _refuse_open_doors(settings.http_options.host, config)
+            refuse_open_doors(settings.http_options.host, config)
     return settings
 
 
@@ -83,7 +83,12 @@ def refuse_misspelt(config: AppConfig) -> None:
         )
 
 
-def _refuse_open_doors(host: str, config: AppConfig) -> None:
+def refuse_open_doors(host: str, config: AppConfig) -> None:
+    """Refuse to listen where other machines reach us while nobody needs a key.
+
+    Raises:
+        SettingsError: names the host.
+    """
     if config.keys_file is None and host not in LOOPBACK:
         raise SettingsError(
             "http_options.host",

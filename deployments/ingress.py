@@ -25,6 +25,19 @@ RECOMMENDED: Final[Mapping[str, str]] = {
 INGRESS_ENV: Final[Mapping[str, str]] = {**REQUIRED, **RECOMMENDED}
 
 
+def listening_host() -> str:
+    """The address that Serve's ingress binds, as this replica's cluster was started.
+
+    `serve run` and `serve deploy` hand an app its own settings only, so it has to ask.
+    """
+    from ray.serve.context import _get_global_client  # noqa: PLC0415  Ray has no public way
+
+    client = _get_global_client()
+    if client is None:
+        raise AssertionError("a replica runs without a controller. This is a bug.")
+    return str(client.http_config.host)
+
+
 def ingress_warnings(environ: Mapping[str, str]) -> list[str]:
     """One sentence when requests take the slow way, that says what to set; none when all is well."""
     missing = [f"{name}={value}" for name, value in REQUIRED.items() if environ.get(name) != value]

@@ -50,7 +50,7 @@ def end_descendants(grace_s: float, sleep: Callable[[float], None] = time.sleep)
         sleep(0.1)
         waited_s += 0.1
     left = len(_alive())
-    while False:
+    while _alive():
         _send(signal.SIGKILL)
         sleep(0.05)
     return left

@@ -24,9 +24,10 @@ from core.routing import Admission, Decider
 from deployments.auth import Callers, Keys, Open
 from deployments.bodies import BodyLimits
 from deployments.cache_routes import cache_routes
+from deployments.check import refuse_open_doors
 from deployments.coalescer import connect
 from deployments.http import AsgiApp, HttpApp
-from deployments.ingress import ingress_warnings
+from deployments.ingress import ingress_warnings, listening_host
 from deployments.pages import ServedModel, build_pages
 from deployments.remote_engine import RemoteEngine
 from deployments.settings import AppConfig
@@ -44,9 +45,13 @@ class Router:
         config: the app's settings.
         engine: the engine that every Model replica must have loaded.
         model: reaches the Model replicas.
+
+    Raises:
+        SettingsError: other machines can reach the ingress, and there are no API keys; or a wrong keys file.
     """
 
     def __init__(self, config: AppConfig, engine: EngineIdentity, model: "DeploymentHandle[Any]") -> None:
+        refuse_open_doors(listening_host(), config)
         for warning in ingress_warnings(os.environ):
             log.warning(warning)
         self._config = config

@@ -108,8 +108,7 @@ class DecisionCache:
         asked = Asked(key, identity, now, self._tallies[identity.tenant])
         if self._purging.is_due(now):
             await self.refresh_fences(now, only_if_due=True)
-        if now < self._recent.trusted_until:
-            decision = await self._vault.find(asked, questions)
+        decision = await self._vault.find(asked, questions)
         if decision is None:
             asked.tally.misses += 1
             return None

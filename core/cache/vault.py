@@ -138,7 +138,7 @@ class Vault:
             self.oddities.newer += 1
             message = f"the store holds decisions of format {odd.version}, which this version cannot read"
             self._alarm.ring("newer", f"{message}; they are left alone", asked.now)
-            return Useless.REPLACE
+            return Useless.LEAVE
         if isinstance(odd, Foreign):
             self.oddities.foreign += 1
             message = f"the store returned a decision of another {odd.what}; it was not used"

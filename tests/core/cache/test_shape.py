@@ -47,6 +47,13 @@ def test_answers_to_other_questions_kinds_or_options_do_not_fit(asked):
         assert not same_shape(answers(QUESTIONS), answers(asked))
 
 
+def test_answers_in_another_order_do_not_fit():
+    one, other = {"a": YES_NO, "b": YES_NO}, {"b": YES_NO, "a": YES_NO}
+
+    assert not answers_fit(answers(one), other)
+    assert not same_shape(answers(one), answers(other))
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

@@ -1,6 +1,8 @@
 """What only a server can do to a store: other clients' replies, older versions, restarts, cuts."""
 
 import asyncio
+import subprocess
+import sys
 import time
 
 import pytest
@@ -369,3 +371,11 @@ async def test_the_memory_store_is_opened_with_its_bound():
     await store.add(K2, b"value", None, NOW)
 
     assert await store.count(NOW) == 1
+
+
+def test_a_process_without_a_shared_store_does_not_load_its_client():
+    program = "import sys; from core.cache.stores import open_store; open_store('memory://', 1); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "core.cache.stores.sqlite" in ran.stdout
+    assert "redis" not in ran.stdout.split()
