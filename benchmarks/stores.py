@@ -41,7 +41,7 @@ from tests.core.cache.proxy import FaultProxy
 from tests.core.cache.servers import Server, valkey
 
 AT_ONCE: Final = 64
-ROUNDS: Final = 15
+ROUNDS: Final = 25
 BATCHES: Final = 20  # in a round
 FILLS: Final = 40  # of AT_ONCE decisions, in a file
 IN_FLIGHT: Final = 200

@@ -30,8 +30,11 @@ def listening_host() -> str:
 
     `serve run` and `serve deploy` hand an app its own settings only, so it has to ask.
     """
+    import ray  # noqa: PLC0415  the launcher must be able to import this module before Ray
     from ray.serve.context import _get_global_client  # noqa: PLC0415  Ray has no public way
 
+    if not ray.is_initialized():
+        return "127.0.0.1"  # the whole app runs in one process, which listens nowhere
     client = _get_global_client()
     if client is None:
         raise AssertionError("a replica runs without a controller. This is a bug.")

@@ -57,9 +57,9 @@ class Batched:
         """
         self._refuse_when_unable(len(items))
         if self._worker is None:
-            # In a context of its own: the first caller's is no business of the others.
-            self._worker = asyncio.create_task(self._run(), name="batcher", context=Context())
-            self._worker.add_done_callback(self._ended)
+            own = Context()  # not the first caller's, which would be held for as long as this engine lives
+            self._worker = asyncio.create_task(self._run(), name="batcher", context=own)
+            self._worker.add_done_callback(self._ended, context=own)
         loop = asyncio.get_running_loop()
         waiting = [_Waiting(item, self._model.cost(item), loop.create_future()) for item in items]
         self._queue.extend(waiting)

@@ -168,7 +168,8 @@ def _options(threads: int) -> Any:  # noqa: ANN401  the runtime ships no types
 
 def _similarities(options: npt.NDArray[np.float32], other: Vector) -> npt.NDArray[np.float64]:
     # One product per option: in a product of matrices the last bits depend on an option's place.
-    return np.vecdot(options, other).astype(np.float64)
+    similarities: npt.NDArray[np.float32] = np.vecdot(options, other)
+    return similarities.astype(np.float64)
 
 
 def _softmax(logits: npt.NDArray[np.float64]) -> tuple[float, ...]:

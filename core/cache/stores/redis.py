@@ -88,11 +88,11 @@ class RedisStore:
             framed = await self._ask("get", *(("GET", name) for name in names))
         else:
             (framed,) = await self._ask("get", ("MGET", *names))
-        now_ms = _milliseconds(now)
+        instant = _EXPIRY.pack(_milliseconds(now))
         return {
             key: value[_EXPIRY.size :]
             for key, value in zip(keys, _values("get", framed, len(keys)), strict=True)
-            if value is not None and not _has_expired(value, now_ms)
+            if value is not None and not _has_expired(value, instant)
         }
 
     async def add(self, key: bytes, value: bytes, expires_at: float | None, now: float) -> bytes:
@@ -102,7 +102,7 @@ class RedisStore:
             there = await self._set_if_absent(name, framed, lifetime)
             if there is None:
                 return value
-            if not _has_expired(there, _milliseconds(now)):
+            if not _has_expired(there, _EXPIRY.pack(_milliseconds(now))):
                 return there[_EXPIRY.size :]
             if await self._run("add", REPLACE_EXPIRED, name, there, framed, lifetime or b""):
                 return value
@@ -216,9 +216,10 @@ def _frame(value: bytes, expires_at: float | None) -> bytes:
     return _EXPIRY.pack(_NEVER if expires_at is None else _milliseconds(expires_at)) + value
 
 
-def _has_expired(framed: bytes, now_ms: int) -> bool:
-    # What is too short for a frame is somebody else's: it is handed on, and recognised above.
-    return len(framed) >= _EXPIRY.size and int.from_bytes(framed[: _EXPIRY.size]) <= now_ms
+def _has_expired(framed: bytes, instant: bytes) -> bool:
+    # Big-endian numbers compare as their bytes do. What is too short for a frame is somebody else's: it is
+    # handed on, and recognised above.
+    return framed[: _EXPIRY.size] <= instant and len(framed) >= _EXPIRY.size
 
 
 def _lifetime(expires_at: float | None, now: float) -> int | None:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import threading
+import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -18,7 +19,12 @@ from core.errors import EngineFailed, EngineUnavailable
 QUESTION = Noul("is it?", None, None)
 STUCK_S = 20.0  # a batch that a test forgot to let go
 
-caller_name: ContextVar[str] = ContextVar("caller_name", default="nobody")
+
+class Belonging:
+    """Something of a caller's."""
+
+
+belonging: ContextVar[Belonging] = ContextVar("belonging")
 
 
 class Scripted:
@@ -34,7 +40,6 @@ class Scripted:
 
     def __init__(self, outcome: Callable[[Sequence[Item]], list[Answer]]) -> None:
         self.batches: list[list[str]] = []
-        self.callers: list[str] = []
         self._outcome = outcome
         self._begun: asyncio.Queue[list[str]] = asyncio.Queue()
         self._may_end = threading.Semaphore(0)
@@ -54,7 +59,6 @@ class Scripted:
     def read(self, items: Sequence[Item]) -> list[Answer]:
         texts = [item.state for item in items]
         self.batches.append(texts)
-        self.callers.append(caller_name.get())
         self._loop.call_soon_threadsafe(self._begun.put_nowait, texts)
         assert self._may_end.acquire(timeout=STUCK_S), f"the test never let {texts} go"
         return self._outcome(items)
@@ -126,6 +130,10 @@ async def bench(caplog):
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("engine")] == []
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def answers_of(*callers: "asyncio.Task[list[Answer]]") -> list[list[Answer]]:
+    return [await caller for caller in callers]
 
 
 async def turns(count: int = 5) -> None:
@@ -212,7 +220,7 @@ async def test_after_the_middle_caller_of_a_batch_leaves_the_others_and_a_later_
         await b
     one.model.let_go()
 
-    assert await asyncio.gather(first, a, c) == [[reading_of("first")], [reading_of("a")], [reading_of("c")]]
+    assert await answers_of(first, a, c) == [[reading_of("first")], [reading_of("a")], [reading_of("c")]]
     assert await one.call("d") == [reading_of("d")]
     await one.engine.check_health()
 
@@ -373,22 +381,28 @@ async def test_more_items_than_may_wait_are_refused_and_the_others_are_not(bench
     await turns()
     one.model.let_go()
 
-    assert await asyncio.gather(first, waiting, last) == [
+    assert await answers_of(first, waiting, last) == [
         [reading_of("first")],
         [reading_of("a"), reading_of("b")],
         [reading_of("c")],
     ]
 
 
-async def test_what_the_first_caller_keeps_in_its_context_does_not_reach_the_batches_of_others(bench):
+async def test_the_batcher_holds_on_to_nothing_that_its_first_caller_kept_in_its_context(bench):
     one = bench()
     one.model.let_go()
-    caller_name.set("first caller")
 
-    await one.call("a")
-    await one.call("b")
+    async def caller() -> "weakref.ref[Belonging]":
+        thing = Belonging()
+        belonging.set(thing)
+        await one.engine.answer([Item("a", QUESTION)])
+        return weakref.ref(thing)
 
-    assert one.model.callers == ["nobody", "nobody"]
+    thing = await asyncio.create_task(caller())
+    await turns()
+    gc.collect()
+
+    assert thing() is None
 
 
 async def test_the_batcher_speaks_for_its_model(bench):

@@ -1,16 +1,18 @@
 """What every engine must do; a new one joins with one line."""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from core.contract.questions import Choice, Noul, Score
-from core.engines.base import Item, Reading
+from core.engines.base import Engine, Item, Reading
 from core.engines.batcher import Batched
 from core.engines.embedded import EmbeddedModel
 from core.engines.fake import FakeEngine
 
-ENGINES = {
+ENGINES: dict[str, Callable[[Path], Engine]] = {
     "fake": lambda artefact: FakeEngine(),
     "embedded": lambda artefact: Batched(EmbeddedModel.load(artefact), max_batch_tokens=4_096),
 }

@@ -374,7 +374,9 @@ async def test_the_memory_store_is_opened_with_its_bound():
 
 
 def test_a_process_without_a_shared_store_does_not_load_its_client():
-    program = "import sys; from core.cache.stores import open_store; open_store('memory://', 1); print(*sys.modules)"
+    program = (
+        "import sys, core.cache.stores as stores; stores.open_store('memory://', 1); print(*sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert "core.cache.stores.sqlite" in ran.stdout
