@@ -204,6 +204,11 @@ class Decider:
         """How many computations, and lookups before one, are under way."""
         return len(self._flights)
 
+    @property
+    def computing(self) -> int:
+        """How many of them take a place among `Admission.max_computing`."""
+        return self._computing
+
     def forget_spellings(self) -> None:
         """Meet every spelling as if for the first time."""
         self._spellings.forget()

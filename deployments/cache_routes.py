@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ def cache_routes(
     cache: DecisionCache,
     callers: Callers,
     coalesced: Callable[[str | None], int],
+    under_way: Callable[[], Mapping[str, Any]],
     clock: Callable[[], float] = time.time,
 ) -> APIRouter:
     """The routes over one Router's cache.
@@ -32,6 +33,7 @@ def cache_routes(
         cache: this Router's.
         callers: whose request it is.
         coalesced: how many callers of a tenant, or of all, waited for somebody else's computation.
+        under_way: what this Router does at this moment, for all tenants together; told to whoever may see all.
         clock: Unix seconds.
     """
     routes = APIRouter()
@@ -39,7 +41,8 @@ def cache_routes(
     @routes.get("/v1/cache", summary="What this Router's cache did for your tenant")
     async def report(request: Request) -> Response:
         caller = _caller(callers, request, Right.READ)
-        return _json(await _report(cache, caller, coalesced, clock()))
+        report = await _report(cache, caller, coalesced, clock())
+        return _json(report | under_way() if _sees_all(caller) else report)
 
     @routes.delete("/v1/cache", summary="Fence off stored decisions: none of them is replayed again")
     async def purge(request: Request) -> Response:
@@ -90,7 +93,7 @@ def read_scope(pairs: list[tuple[str, str]], caller: Caller) -> Scope:
 async def _report(
     cache: DecisionCache, caller: Caller, coalesced: Callable[[str | None], int], now: float
 ) -> dict[str, Any]:
-    tenant = None if caller is ANYBODY else caller.tenant
+    tenant = None if _sees_all(caller) else caller.tenant
     stats = cache.stats(tenant)
     report: dict[str, Any] = {
         "tenant": caller.tenant,
@@ -105,6 +108,10 @@ async def _report(
     if tenant is None:  # how much others keep is nobody else's business
         report |= {"entries": await cache.count(now), "oddities": asdict(stats.oddities)}
     return report
+
+
+def _sees_all(caller: Caller) -> bool:
+    return caller is ANYBODY
 
 
 def _caller(callers: Callers, request: Request, right: Right) -> Caller:

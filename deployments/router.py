@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ class Router:
             for name in self._config.model_names(self._engine.name)
         )
         pages = build_pages(version("precedent"), served, callers, self._readiness, self._lifespan)
-        pages.include_router(cache_routes(self._cache, callers, self._coalesced))
+        pages.include_router(cache_routes(self._cache, callers, self._coalesced, self._under_way))
         return HttpApp(
             decider=self._decider,
             pages=pages,
@@ -143,3 +144,12 @@ class Router:
     def _coalesced(self, tenant: str | None) -> int:
         by_tenant = self._decider.coalesced
         return by_tenant.total() if tenant is None else by_tenant[tenant]
+
+    def _under_way(self) -> dict[str, Any]:
+        """What stands between this Router and rest: every number but the counters returns to 0."""
+        decider, turns = self._decider, self._coalescer
+        return {
+            "in_flight": decider.in_flight,
+            "computing": decider.computing,
+            "coalescer": {"reachable": turns.reachable, **asdict(turns.stats())},
+        }

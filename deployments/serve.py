@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
 from core.errors import SettingsError
@@ -40,8 +40,13 @@ curl -s http://{address}/v1/systemone -H 'Content-Type: application/json' -d '{{
     "criteria": {{"billing": "charges and refunds", "technical": "something does not work"}}}}}}}}'"""
 
 
-def main(arguments: list[str]) -> int:
-    """Run the service until it is told to stop; 0, 1 when it failed, 2 when a setting is wrong."""
+def main(arguments: list[str], start_ray: Callable[[], None] | None = None) -> int:
+    """Run the service until it is told to stop; 0, 1 when it failed, 2 when a setting is wrong.
+
+    Args:
+        arguments: of the command line.
+        start_ray: starts Ray and connects to it; a single node when left out.
+    """
     parser = argparse.ArgumentParser(prog="python -m deployments.serve", description="Start Precedent here.")
     parser.add_argument("settings", nargs="?", type=Path, default=CHECKOUT / "serve_config.yaml")
     parser.add_argument(
@@ -59,7 +64,7 @@ def main(arguments: list[str]) -> int:
     adopt_orphans()
     _stop_orderly_on_signals()
     try:
-        return _run(path, address)
+        return _run(path, address, start_ray or _start_ray)
     except KeyboardInterrupt:
         return 0
     finally:
@@ -101,11 +106,9 @@ def checked_address(path: Path) -> str:
     return f"{host}:{options.port}"
 
 
-def _run(path: Path, address: str) -> int:
+def _start_ray() -> None:
     import ray
-    from ray.serve.scripts import cli
 
-    _say(f"starting with {path}")
     ray.init(
         address="local",
         namespace="serve",
@@ -114,6 +117,13 @@ def _run(path: Path, address: str) -> int:
         logging_level=logging.WARNING,
         log_to_driver=False,
     )
+
+
+def _run(path: Path, address: str, start_ray: Callable[[], None]) -> int:
+    from ray.serve.scripts import cli
+
+    _say(f"starting with {path}")
+    start_ray()
     _stop_orderly_on_signals()  # again: Ray has set its own
     command = ["run", "--non-blocking", "--app-dir", str(CHECKOUT), str(path)]
     try:

@@ -45,6 +45,8 @@ class EngineSettings(Settings):
     max_batch_tokens: int = Field(4_096, ge=512)
     seed: int = 0  # fake: another seed is another engine
     delay_s: float = Field(0.0, ge=0, allow_inf_nan=False)  # fake: how long a call takes
+    fickle: bool = False  # fake: no two calls answer alike
+    runs_file: str | None = None  # fake: gets a line for each item whose run begins
 
     def spec(self) -> EngineSpec:
         """The engine in the words of `core`."""

@@ -44,10 +44,16 @@ class Service:
         return [pid for pid in descendants(self.process.pid) if _title(pid).startswith(title)]
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+        """Send one body of JSON on a connection of its own; status and body of the response."""
+        return self.send("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
+
+    def send(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
         """Send one request on a connection of its own; status and body of the response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
-            connection.request("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
+            connection.request(method, path, body, dict(headers or {}))
             response = connection.getresponse()
             return response.status, response.read()
         finally:
@@ -125,14 +131,19 @@ def settings_for(
     return settings
 
 
-def start(settings: Path, port: int) -> Service:
+def start(settings: Path, port: int, launcher: str = "deployments.serve") -> Service:
     """Start the service and wait until it says that it is ready.
+
+    Args:
+        settings: its settings file.
+        port: where it will answer.
+        launcher: the module that starts it.
 
     Raises:
         RuntimeError: it ended first; the message holds what it printed.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "deployments.serve", "--end-with-parent", str(settings)],
+        [sys.executable, "-m", launcher, "--end-with-parent", str(settings)],
         cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

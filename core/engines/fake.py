@@ -1,6 +1,7 @@
 """An engine for tests: deterministic answers, with delays and failures by script."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
@@ -17,9 +18,11 @@ class FakeEngine:
         delay_s: how long each call takes.
         fails: what an item is answered with instead; None answers it.
         gate: where given, calls wait until it is set.
+        fickle: no two calls answer an item alike, so that two runs of one request can be told apart.
+        runs_file: where given, a file that gets a line for each item as its run begins, a digest of the item:
+            for counting the runs of engines in other processes.
     """
 
-    batch_invariant = True
     limits = Limits(max_tokens=1_000_000)
 
     def __init__(
@@ -28,14 +31,20 @@ class FakeEngine:
         delay_s: float = 0.0,
         fails: Script | None = None,
         gate: asyncio.Event | None = None,
+        *,
+        fickle: bool = False,
+        runs_file: str | None = None,
     ) -> None:
         self.name = "fake"
+        self.batch_invariant = not fickle
         self.fingerprint = f"fake-{seed}"
         self.batches: list[list[Item]] = []
         self._seed = seed
         self._delay_s = delay_s
         self._fails = fails
         self._gate = gate
+        self._fickle = fickle
+        self._runs_file = runs_file
 
     @property
     def runs(self) -> int:
@@ -45,11 +54,14 @@ class FakeEngine:
     async def answer(self, items: Sequence[Item]) -> list[Reading | Exception]:
         """Answer each item, in order."""
         self.batches.append(list(items))
+        if self._runs_file is not None:
+            _note(self._runs_file, items)
         if self._gate is not None:
             await self._gate.wait()
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
-        return [self._one(item) for item in items]
+        salt = os.urandom(16) if self._fickle else b""
+        return [self._one(item, salt) for item in items]
 
     async def check_health(self) -> None:
         """Always well."""
@@ -57,10 +69,17 @@ class FakeEngine:
     async def close(self) -> None:
         """Nothing to free."""
 
-    def _one(self, item: Item) -> Reading | Exception:
+    def _one(self, item: Item, salt: bytes) -> Reading | Exception:
         failure = self._fails(item) if self._fails else None
         if failure is not None:
             return failure
-        digest = blake2b(repr((self._seed, item.state, item.question)).encode()).digest()
+        digest = blake2b(repr((self._seed, item.state, item.question)).encode(), salt=salt).digest()
         weights = [1 + digest[option % len(digest)] for option in range(item.question.size)]
         return Reading(tuple(weight / sum(weights) for weight in weights), len(item.state.split()))
+
+
+def _note(path: str, items: Sequence[Item]) -> None:
+    digests = (blake2b(repr((item.state, item.question)).encode(), digest_size=16) for item in items)
+    lines = "".join(f"{digest.hexdigest()}\n" for digest in digests).encode()
+    with open(path, "ab", buffering=0) as file:  # one write to its end: lines of other processes do not mix
+        file.write(lines)

@@ -22,6 +22,8 @@ class EngineSpec:
     max_batch_tokens: int = 4_096
     seed: int = 0  # fake: another seed is another engine
     delay_s: float = 0.0  # fake: how long a call takes
+    fickle: bool = False  # fake: no two calls answer alike
+    runs_file: str | None = None  # fake: gets a line for each item whose run begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def _describe_fake(spec: EngineSpec) -> EngineIdentity:
 def _load_fake(spec: EngineSpec) -> Engine:
     from core.engines.fake import FakeEngine
 
-    return FakeEngine(spec.seed, spec.delay_s)
+    return FakeEngine(spec.seed, spec.delay_s, fickle=spec.fickle, runs_file=spec.runs_file)
 
 
 def _model_dir(spec: EngineSpec) -> Path:

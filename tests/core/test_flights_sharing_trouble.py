@@ -44,7 +44,7 @@ async def outcomes(tasks):
 
 
 async def test_a_failure_is_the_first_callers_and_another_try_answers_the_rest():
-    flights = SingleFlight(60.0, is_worth_another_try=always)
+    flights: SingleFlight[str, int] = SingleFlight(60.0, is_worth_another_try=always)
     work = Work(failures=1)
     tasks = await callers(flights, work, 4)
 
@@ -58,7 +58,7 @@ async def test_a_failure_is_the_first_callers_and_another_try_answers_the_rest()
 
 
 async def test_a_second_failure_is_everybodys_and_there_is_no_third_try():
-    flights = SingleFlight(60.0, is_worth_another_try=always)
+    flights: SingleFlight[str, int] = SingleFlight(60.0, is_worth_another_try=always)
     work = Work(failures=9)
     tasks = await callers(flights, work, 4)
 
@@ -79,7 +79,7 @@ async def test_a_lone_caller_fails_at_once():
 
 
 async def test_when_the_first_caller_left_the_next_in_line_takes_the_failure():
-    flights = SingleFlight(60.0, is_worth_another_try=always)
+    flights: SingleFlight[str, int] = SingleFlight(60.0, is_worth_another_try=always)
     work = Work(failures=1)
     first, second, third = await callers(flights, work, 3)
     first.cancel()
@@ -93,7 +93,7 @@ async def test_when_the_first_caller_left_the_next_in_line_takes_the_failure():
 
 
 async def test_a_failure_that_is_not_worth_another_try_is_everybodys():
-    flights = SingleFlight(60.0, is_worth_another_try=lambda _error: False)
+    flights: SingleFlight[str, int] = SingleFlight(60.0, is_worth_another_try=lambda _error: False)
     work = Work(failures=1)
     tasks = await callers(flights, work, 3)
 
@@ -109,7 +109,7 @@ async def test_both_tries_together_are_bounded():
             raise ValueError
         await asyncio.Event().wait()
 
-    flights = SingleFlight(0.05, is_worth_another_try=always)
+    flights: SingleFlight[str, int] = SingleFlight(0.05, is_worth_another_try=always)
     tasks = await callers(flights, fails_then_hangs, 2)
 
     _, second = await outcomes(tasks)
@@ -118,7 +118,7 @@ async def test_both_tries_together_are_bounded():
 
 
 async def test_a_caller_beyond_the_bound_is_refused_and_the_others_get_their_answer():
-    flights = SingleFlight(60.0, max_waiting=3)
+    flights: SingleFlight[str, int] = SingleFlight(60.0, max_waiting=3)
     work = Work(failures=0)
     tasks = await callers(flights, work, 3)
 
@@ -130,7 +130,7 @@ async def test_a_caller_beyond_the_bound_is_refused_and_the_others_get_their_ans
 
 
 async def test_a_place_that_was_given_up_is_free_at_once():
-    flights = SingleFlight(60.0, max_waiting=2)
+    flights: SingleFlight[str, int] = SingleFlight(60.0, max_waiting=2)
     work = Work(failures=0)
     stays, leaves = await callers(flights, work, 2)
     leaves.cancel()

@@ -10,6 +10,7 @@ import pytest
 
 from core.cache.cache import DecisionCache
 from core.cache.fences import Scope
+from core.cache.modes import Mode, view
 from core.cache.retention import Retention
 from core.cache.stores.base import Store
 from core.cache.stores.memory import MemoryStore
@@ -330,7 +331,7 @@ class TestAnEngineThat:
         first, *others = await asyncio.gather(*(desk.ask() for _ in range(3)), return_exceptions=True)
 
         assert isinstance(first, EngineFailed)
-        assert [source for source, _ in others] == [Source.COALESCED] * 2
+        assert [isinstance(other, tuple) and other[0] for other in others] == [Source.COALESCED] * 2
         assert desk.engine.runs == 2
         assert await desk.store.count(desk.now) == 1
 
@@ -570,7 +571,8 @@ class TestWhenTheEngineIsBusy:
 
 class TestAPurgeWhileADecisionIsMade:
     async def test_is_not_outlived_by_the_decision_for_those_who_come_after_it(self):
-        engine = FakeEngine(gate=asyncio.Event())
+        gate = asyncio.Event()
+        engine = FakeEngine(gate=gate)
         desk = Desk(engine=engine)
         before = asyncio.create_task(desk.ask())
         while not engine.runs:
@@ -579,9 +581,50 @@ class TestAPurgeWhileADecisionIsMade:
         await desk.cache.purge(Scope(tenant=ME.tenant), desk.now)
         after = asyncio.create_task(desk.ask())
         await asyncio.sleep(0)
-        engine._gate.set()
+        gate.set()
 
         assert (await before)[0] is Source.MODEL
         assert (await after)[0] is Source.MODEL
         assert engine.runs == 2
         assert (await desk.ask())[0] is Source.REPLAY
+
+
+class TestTenantsWithAModeOfTheirOwn:
+    def decider(self, desk):
+        return Decider(
+            contract=Contract(("m",)),
+            engine=desk.engine,
+            cache=desk.cache,
+            clock=lambda: desk.now,
+            tenant_caches={mode.value: view(desk.cache, mode) for mode in Mode},
+        )
+
+    async def ask(self, decider, tenant):
+        return await decider.decide(BODY, decider.lane(Identity(tenant, "app")))
+
+    async def test_off_computes_each_time_and_keeps_nothing(self, desk):
+        decider = self.decider(desk)
+
+        outcomes = [await self.ask(decider, "off") for _ in range(2)]
+
+        assert [(o.source, o.stored) for o in outcomes] == [(Source.MODEL, False)] * 2
+        assert await desk.store.count(desk.now) == 0
+
+    async def test_shadow_computes_each_time_and_counts_what_a_replay_would_have_said(self, desk):
+        decider = self.decider(desk)
+
+        outcomes = []
+        for _ in range(3):
+            outcomes.append(await self.ask(decider, "shadow"))
+            desk.now += 1
+
+        assert [o.source for o in outcomes] == [Source.MODEL] * 3
+        shadow = desk.cache.stats("shadow").tally.shadow
+        assert (shadow.compared, shadow.equal, shadow.flipped) == (2, 2, 0)
+
+    async def test_a_tenant_that_is_not_named_has_the_mode_of_the_app(self, desk):
+        decider = self.decider(desk)
+
+        outcomes = [await self.ask(decider, "somebody") for _ in range(2)]
+
+        assert [o.source for o in outcomes] == [Source.MODEL, Source.REPLAY]

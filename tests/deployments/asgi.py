@@ -31,7 +31,14 @@ class Reply:
         return value
 
 
-async def call(
+async def call(app: AsgiApp, body: bytes | Iterable[bytes] = b"", **how: Any) -> Reply:
+    """Send one request, described by `exchange`, and return what came back."""
+    reply = await exchange(app, body, **how)
+    assert reply is not None, "the application sent nothing"
+    return reply
+
+
+async def exchange(
     app: AsgiApp,
     body: bytes | Iterable[bytes] = b"",
     *,

@@ -1,6 +1,7 @@
 """Two Routers over one shared store, with two tenants."""
 
 import json
+import time
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ from tests.core.cache.servers import Server, valkey
 pytestmark = pytest.mark.service
 
 PATH = "/v1/systemone"
+CLOCK_S = 0.1  # between taking the time here and in the Router
 
 
 def body(state):
@@ -65,6 +67,27 @@ def test_another_tenant_gets_a_decision_of_its_own(guarded, keys):
 
     assert one["x_precedent"]["key"] != other["x_precedent"]["key"]
     assert other["x_precedent"]["source"] == "model"
+
+
+def test_a_purge_at_one_router_is_in_force_on_the_other_within_a_second(guarded, keys):
+    for _ in range(10):  # both have it in memory
+        ask(guarded, keys, "acme", "to be purged")
+
+    purged_at = time.time()
+    status, _ = guarded.send("DELETE", "/v1/cache?all=true", headers=bearer(keys["acme"][0]))
+    in_force = purged_at + 1.0
+    replies = []
+    while time.time() < in_force + 0.5:
+        asked_at = time.time()
+        replies.append((asked_at, ask(guarded, keys, "acme", "to be purged")["x_precedent"]))
+
+    assert status == 200
+    late = [(asked_at, about) for asked_at, about in replies if asked_at >= in_force]
+    assert late
+    for asked_at, about in late:
+        assert asked_at - about["age_s"] >= purged_at - CLOCK_S, (
+            "a decision from before the purge was replayed"
+        )
 
 
 def test_without_its_store_the_service_still_answers(guarded, keys, server):

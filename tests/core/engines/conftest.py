@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from core.engines.embedded import EmbeddedModel
 from jobs.models import MODELS_DIR, prepare
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -11,6 +12,12 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 def artefact():
     """The embedded model's folder, made once per checkout."""
     return prepare(MODELS_DIR)
+
+
+@pytest.fixture(scope="session")
+def model(artefact):
+    """The embedded model, loaded once."""
+    return EmbeddedModel.load(artefact)
 
 
 @pytest.fixture(scope="session")
