@@ -71,9 +71,10 @@ async def test_a_second_failure_is_everybodys_and_there_is_no_third_try():
 async def test_a_lone_caller_fails_at_once():
     work = Work(failures=9)
     work.go.set()
+    flights: SingleFlight[str, int] = SingleFlight(60.0, is_worth_another_try=always)
 
     with pytest.raises(ValueError, match="attempt 1"):
-        await SingleFlight(60.0, is_worth_another_try=always).run("key", work)
+        await flights.run("key", work)
 
     assert work.attempts == 1
 

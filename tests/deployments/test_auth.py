@@ -37,7 +37,7 @@ def test_a_key_is_its_tenant_and_its_scopes(tmp_path):
 
     caller = keys.caller(bearer(key))
 
-    assert (caller.tenant, caller.scopes) == ("acme", {Right.DECIDE, Right.READ})
+    assert (caller.tenant, caller.scopes) == ("acme", frozenset({Right.DECIDE, Right.READ}))
     assert key not in caller.name
 
 
