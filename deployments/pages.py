@@ -95,8 +95,19 @@ def _add_documentation(app: FastAPI) -> None:
         response_model=schema.DecisionResponse,
         responses=ERRORS,
         summary="Decide: a state and typed questions in, a probability per option out",
+        openapi_extra={"parameters": schema.TERMS},
     )
     async def systemone(request: schema.DecisionRequest) -> None:
+        raise AssertionError("the hot route answers this path before it gets here. This is a bug.")
+
+    @app.post(
+        "/v1/systemone/batch",
+        response_model=schema.BatchResponse,
+        responses=ERRORS,
+        summary="Decide up to 64 requests; each has a result of its own",
+        openapi_extra={"parameters": schema.TERMS},
+    )
+    async def batch(request: schema.StatesBatch | schema.RequestsBatch) -> None:
         raise AssertionError("the hot route answers this path before it gets here. This is a bug.")
 
     # The page's assets come from a package, so that it works where no content network is reachable.

@@ -108,6 +108,63 @@ class DecisionResponse(BaseModel):
     x_precedent: About
 
 
+class StatesBatch(_Open):
+    """One set of questions about many states."""
+
+    model: str = Field(examples=["jev-latest"])
+    states: list[Text] = Field(min_length=1, max_length=64)
+    questions: dict[str, Question] = Field(min_length=1)
+
+
+class RequestsBatch(_Open):
+    """Whole requests."""
+
+    requests: list[DecisionRequest] = Field(min_length=1, max_length=64)
+
+
+class ItemError(BaseModel):
+    """Why one item of a batch has no answer."""
+
+    status: int = Field(description="The status that the item alone would have got.")
+    detail: Any = Field(description="The detail that the item alone would have got.")
+
+
+class FailedItem(BaseModel):
+    """The result of an item that has no answer."""
+
+    error: ItemError
+
+
+class BatchResponse(BaseModel):
+    """One result per item, in the order of the items."""
+
+    results: list[DecisionResponse | FailedItem]
+    total_usage: Usage
+
+
+def _header(name: str, description: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string"},
+        "description": description,
+    }
+
+
+TERMS = [
+    _header("x-precedent-evidence-revision", "Another revision of the evidence is another decision."),
+    _header(
+        "x-precedent-evidence-valid-until",
+        "RFC 3339 or Unix seconds. Expired evidence gets 409, and no decision outlives it.",
+    ),
+    _header("x-precedent-contract-revision", "Another revision of what the questions mean."),
+    _header("x-precedent-noul-threshold", "Margins by your own thresholds, such as `refund=0.75,spam=0.9`."),
+    _header("cache-control", "`no-cache`, `no-store`, `only-if-cached` or `max-age=60`, as in RFC 9111."),
+]
+"""The headers that say how a call is to be answered, as OpenAPI parameters."""
+
+
 class Model(BaseModel):
     """A name that requests may use."""
 
