@@ -86,5 +86,10 @@ class Decision:
         )
 
     def _margins(self, thresholds: Mapping[str, float]) -> dict[str, float]:
-        asked = {name: given for name, given in orjson.loads(self.answers).items() if name in thresholds}
+        # Only a noul has a threshold; the margins of the others stay those of the unrounded distribution.
+        asked = {
+            name: given
+            for name, given in orjson.loads(self.answers).items()
+            if name in thresholds and given["type"] == "noul"
+        }
         return {**self.margins, **margins_of(asked, thresholds)}

@@ -10,6 +10,7 @@ from core.contract.strict_json import decode_parts
 from core.errors import InvalidRequest, MalformedBody, Problem
 
 MAX_ITEMS: Final = 64
+MAX_QUESTIONS: Final = 4_096  # of all items together: each is a reading of the engine
 STATES: Final = "states"
 REQUESTS: Final = "requests"
 
@@ -22,12 +23,20 @@ def open_batch(body: bytes) -> list[Opened | MalformedBody]:
 
     Raises:
         MalformedBody: the body is not acceptable JSON.
-        InvalidRequest: it is neither form, or holds no item or more than `MAX_ITEMS`.
+        InvalidRequest: it is neither form, holds no item or more than `MAX_ITEMS`, or asks more than
+            `MAX_QUESTIONS` in all.
     """
     value = decode_parts(body)
     if not isinstance(value, dict):
         raise _refusal(("body",), "the body must be an object", "dict_type")
-    return [_opened(item) for item in _items(value)]
+    items = _items(value)
+    asked = sum(_questions_of(item) for item in items)
+    if asked > MAX_QUESTIONS:
+        msg = (
+            f"the items ask {asked} questions and {MAX_QUESTIONS} are allowed together; send several batches"
+        )
+        raise _refusal(("body",), msg, "too_long")
+    return [_opened(item) for item in items]
 
 
 def _items(value: dict[str, Any]) -> list[Any]:
@@ -50,6 +59,11 @@ def _with_state(value: dict[str, Any], state: Any) -> dict[str, Any]:  # noqa: A
         ("state" if name == STATES else name): member if name != STATES else state
         for name, member in value.items()
     }
+
+
+def _questions_of(item: Any) -> int:  # noqa: ANN401
+    questions = item.get("questions") if isinstance(item, dict) else None
+    return len(questions) if isinstance(questions, dict) else 0
 
 
 def _opened(item: Any) -> Opened | MalformedBody:  # noqa: ANN401

@@ -226,6 +226,15 @@ class TestThresholds:
         p = answers(plain)["refund"]["noul"]
         assert plain.json["x_precedent"]["margins"]["refund"] == pytest.approx(abs(2 * p - 1), abs=2e-6)
 
+    async def test_a_threshold_for_a_question_of_another_kind_changes_nothing(self, app):
+        choice = {"type": "choice", "criteria": dict.fromkeys("abc")}
+        body = json.dumps({"model": "jev-latest", "state": "x", "questions": {"kind": choice}}).encode()
+        plain = await ask(app, body=body)
+
+        read = await ask(app, ("x-precedent-noul-threshold", "kind=0.9"), body=body)
+
+        assert read.json["x_precedent"]["margins"] == plain.json["x_precedent"]["margins"]
+
     async def test_a_threshold_for_a_question_that_was_not_asked_is_ignored(self, app):
         reply = await ask(app, ("x-precedent-noul-threshold", "other=0.9"))
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from core.contract.batch import MAX_ITEMS, open_batch
+from core.contract.batch import MAX_ITEMS, MAX_QUESTIONS, open_batch
 from core.contract.request import Opened, open_body
 from core.contract.strict_json import encode
 from core.errors import InvalidRequest, MalformedBody
@@ -75,3 +75,10 @@ def test_as_many_items_as_are_allowed_are_taken():
         len(open_batch(encode({"model": "m", "states": ["x"] * MAX_ITEMS, "questions": QUESTIONS})))
         == MAX_ITEMS
     )
+
+
+def test_a_batch_that_asks_too_much_in_all_is_refused():
+    questions = {f"q{n}": QUESTIONS["q"] for n in range(MAX_QUESTIONS // 64 + 1)}
+
+    with pytest.raises(InvalidRequest, match="4160 questions and 4096 are allowed"):
+        open_batch(encode({"model": "m", "states": ["x"] * 64, "questions": questions}))
