@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.engines.artefact import SOURCE_SHA256
+from core.engines.artefact import RECIPE, SOURCE_SHA256, digest_of
 from core.engines.embedded import Encoder
 from core.engines.profile import PROFILE_FILE, Profile, read_profile
+from core.engines.vectors import Encode
 from core.errors import PrecedentError, SettingsError
 from jobs.models import MODELS_DIR, prepare
 
@@ -34,11 +35,12 @@ OPTION_COUNTS = (2, 3, 5, 10, 26, 77)
 INSTRUCTIONS = "What is the message about?"
 ECE_BINS = 15
 WEIGHTS_TRIED = (0.0, 0.05, 0.1, 0.2)
+FILES = {"banking77": "banking77_train.csv", "clinc150": "clinc150_train.jsonl"}
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Texts with the index of the label of each; labels in the words of a person."""
+    """Texts with the index of the label of each."""
 
     name: str
     texts: list[str]
@@ -48,30 +50,19 @@ class Labelled:
 
 def read_banking77(folder: Path) -> Labelled:
     """Customer-service queries with 77 intents."""
-    with (folder / "banking77_train.csv").open(newline="") as file:
+    with (folder / FILES["banking77"]).open(encoding="utf-8", newline="") as file:
         rows = [(row["text"], row["category"]) for row in csv.DictReader(file)]
     return _labelled("banking77", rows)
 
 
 def read_clinc150(folder: Path) -> Labelled:
     """Assistant queries with 150 intents; those out of scope are left out."""
-    with (folder / "clinc150_train.jsonl").open() as file:
+    with (folder / FILES["clinc150"]).open(encoding="utf-8") as file:
         rows = [(row["text"], row["label"]) for row in map(json.loads, file)]
     return _labelled("clinc150", [row for row in rows if row[1] != "oos"])
 
 
-def read_sms_spam(folder: Path) -> Labelled:
-    """Text messages, wanted and unwanted."""
-    lines = (folder / "sms_spam.tsv").read_text().splitlines()
-    rows = [(text, label) for label, _, text in (line.partition("\t") for line in lines)]
-    return _labelled("sms_spam", rows)
-
-
-READERS: dict[str, Callable[[Path], Labelled]] = {
-    "banking77": read_banking77,
-    "clinc150": read_clinc150,
-    "sms_spam": read_sms_spam,
-}
+READERS: dict[str, Callable[[Path], Labelled]] = {"banking77": read_banking77, "clinc150": read_clinc150}
 
 
 def spoken(label: str) -> str:
@@ -90,12 +81,12 @@ def calibrate(data: Path, models_dir: Path) -> dict[str, Any]:
     Raises:
         SettingsError: the data sets are not in `data`.
     """
-    missing = [name for name in ("banking77_train.csv", "clinc150_train.jsonl") if not (data / name).exists()]
+    missing = [name for name in FILES.values() if not (data / name).exists()]
     if missing:
         raise SettingsError("--data", f"{data} lacks {', '.join(missing)}; name the folder that holds them")
     encoder = Encoder(prepare(models_dir), threads=2)
-    sets = [Vectors.of(READERS[name](data), encoder) for name in ("banking77", "clinc150")]
-    asked = encoder.encode(INSTRUCTIONS)[0]
+    sets = [Vectors.of(read(data), encoder.encode) for read in READERS.values()]
+    asked = encoder.encode(INSTRUCTIONS).vector
     rng = np.random.default_rng(SEED)
     fit = Cases.draw([one.half(True) for one in sets], asked, rng)
     held = Cases.draw([one.half(False) for one in sets], asked, rng)
@@ -105,8 +96,15 @@ def calibrate(data: Path, models_dir: Path) -> dict[str, Any]:
         "provenance": {
             "made": datetime.now(UTC).date().isoformat(),
             "source_sha256": SOURCE_SHA256,
+            "recipe": RECIPE,
             "data": {
-                one.name: {"fitted": one.half(True).size, "held_out": one.half(False).size} for one in sets
+                one.name: {
+                    "file": FILES[one.name],
+                    "sha256": digest_of(data / FILES[one.name]),
+                    "fitted": one.half(True).size,
+                    "held_out": one.half(False).size,
+                }
+                for one in sets
             },
             "split": "first byte of SHA-256 of the stripped lower-case text: even is fitted, odd is held out",
             "seed": SEED,
@@ -135,11 +133,11 @@ class Vectors:
         return len(self.gold)
 
     @classmethod
-    def of(cls, data: Labelled, encoder: Encoder) -> "Vectors":
+    def of(cls, data: Labelled, encode: Encode) -> "Vectors":
         """Encode a set."""
 
         def encoded(texts: Iterable[str]) -> Floats:
-            return np.stack([encoder.encode(text)[0] for text in texts]).astype(np.float64)
+            return np.stack([encode(text).vector for text in texts]).astype(np.float64)
 
         names = [spoken(label) for label in data.labels]
         return cls(
@@ -222,11 +220,11 @@ class Cases:
 
 def fitted(cases: Cases) -> Profile:
     """The numbers with the smallest loss; instructions weigh what costs less than a thousandth of a nat."""
-    scales = {w: _minimum(partial(cases.option_loss, weight=w), 1.0, 80.0) for w in WEIGHTS_TRIED}
+    scales = {w: minimum(partial(cases.option_loss, weight=w), 1.0, 80.0) for w in WEIGHTS_TRIED}
     losses = {w: cases.option_loss(scale, w) for w, scale in scales.items()}
     weight = max(w for w in WEIGHTS_TRIED if losses[w] <= min(losses.values()) + 0.001)
-    yes_scale, yes_offset = _logistic(cases.yes, cases.is_yes)
-    sides_scale = _minimum(lambda s: _log_loss(_sigmoid(s * cases.sides), cases.is_yes), 1.0, 80.0)
+    yes_scale, yes_offset = logistic(cases.yes, cases.is_yes)
+    sides_scale = minimum(lambda s: _log_loss(_sigmoid(s * cases.sides), cases.is_yes), 1.0, 80.0)
     numbers = (scales[weight], weight, yes_scale, yes_offset, sides_scale)
     return Profile(*(round(number, 3) for number in numbers))
 
@@ -280,7 +278,7 @@ def _nouls(one: Vectors, rng: np.random.Generator) -> tuple[Floats, Floats, npt.
     return to_question[rows, asked], to_label[rows, asked] - to_label[rows, against], is_yes
 
 
-def _logistic(x: Floats, y: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def logistic(x: Floats, y: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Scale and offset of a logistic regression on one number, by Newton's method."""
     design = np.stack([x, np.ones_like(x)], axis=1)
     weights = np.zeros(2)
@@ -291,7 +289,7 @@ def _logistic(x: Floats, y: npt.NDArray[np.bool_]) -> tuple[float, float]:
     return float(weights[0]), float(weights[1])
 
 
-def _minimum(loss: Callable[[float], float], low: float, high: float) -> float:
+def minimum(loss: Callable[[float], float], low: float, high: float) -> float:
     """Where a function with one valley in [low, high] is smallest, by golden section."""
     golden = (5**0.5 - 1) / 2
     while high - low > 0.005:

@@ -197,6 +197,7 @@ def main() -> int:
     # What the exporters have to say about themselves concerns nobody who starts a service.
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # As an exception, so that nothing half made stays behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     started = time.perf_counter()

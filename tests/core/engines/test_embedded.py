@@ -278,15 +278,18 @@ def test_a_yes_weighs_the_side_or_the_sides_that_were_described(by_hand, questio
     )
 
 
-def test_the_surest_readings_are_distributions_still():
-    sure = EmbeddedModel(on_a_circle, Profile(1e6, 0.0, 1e6, 0.0, 1e6), "sure")
-
-    for question, expected in [
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
         (Choice(None, ("near", "far"), (None, None)), (1.0, 0.0)),
         (Noul("near", None, None), (1.0, 0.0)),
         (Noul(None, None, "near"), (0.0, 1.0)),
-    ]:
-        assert one(sure, "state", question).probabilities == expected
+    ],
+)
+def test_the_surest_readings_are_distributions_still(question, expected):
+    sure = EmbeddedModel(on_a_circle, Profile(1e6, 0.0, 1e6, 0.0, 1e6), "sure")
+
+    assert one(sure, "state", question).probabilities == expected
 
 
 # Directions, on texts that leave no doubt
