@@ -1,9 +1,9 @@
 """Fit the embedded engine's readout: `python -m jobs.calibrate --data ../shared/data`.
 
-Five numbers turn similarities into probabilities. They are fitted by maximum likelihood on one half of public
-data sets, split by a digest of the text so that copies of a text stay on one side, and judged on the other
-half. The profile is written with its provenance: data, rows, split, source of the vectors, and the error
-before and after.
+Seven numbers turn similarities into probabilities. They are fitted by maximum likelihood on one half of
+public data sets, split by a digest of the text so that copies of a text stay on one side, and judged on the
+other half. The profile is written with its provenance: data, rows, split, wordings, source of the vectors,
+and the error before and after. Before means cosines taken for logits as they are.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -21,9 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core.contract.questions import Noul
 from core.engines.artefact import RECIPE, SOURCE_SHA256, digest_of
 from core.engines.embedded import Encoder
-from core.engines.profile import PROFILE_FILE, Profile, read_profile
+from core.engines.profile import PROFILE_FILE, Profile
+from core.engines.texts import sides as sides_of
 from core.engines.vectors import Encode
 from core.errors import PrecedentError, SettingsError
 from jobs.models import MODELS_DIR, prepare
@@ -33,7 +35,18 @@ Floats = npt.NDArray[np.float64]
 SEED = 20_000
 OPTION_COUNTS = (2, 3, 5, 10, 26, 77)
 INSTRUCTIONS = "What is the message about?"
+ABOUT_YES = (
+    ("Is this message about {}?", None),
+    ("Does the customer ask about {}?", None),
+    ("{}?", None),
+    (None, "The message is about {}."),
+    ("Is this about {}?", "it mentions {}"),
+)
+"""Instructions of a noul and text of its yes: people word such questions in all of these ways."""
+ABOUT_NO = ("The message is about {other}.", "It is about something else.", "It is not about {}.")
+"""Text of its no: another topic, no topic, or the yes denied."""
 ECE_BINS = 15
+UNFITTED = Profile(1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0)  # cosines taken for logits as they are
 WEIGHTS_TRIED = (0.0, 0.05, 0.1, 0.2)
 FILES = {"banking77": "banking77_train.csv", "clinc150": "clinc150_train.jsonl"}
 
@@ -109,8 +122,10 @@ def calibrate(data: Path, models_dir: Path) -> dict[str, Any]:
             "split": "first byte of SHA-256 of the stripped lower-case text: even is fitted, odd is held out",
             "seed": SEED,
             "option_counts": OPTION_COUNTS,
+            "about_yes": ABOUT_YES,
+            "about_no": ABOUT_NO,
             "score": "no ordinal data among these sets: scores share the scale of choices",
-            "held_out_before": held.judged(read_profile()),
+            "held_out_before": held.judged(UNFITTED),
             "held_out_after": held.judged(profile),
         },
     }
@@ -123,7 +138,8 @@ class Vectors:
     name: str
     texts: Floats  # (n, dim)
     labels: Floats  # (labels, dim)
-    questions: Floats  # (labels, dim), "is this message about ...?"
+    about_yes: Floats  # (wordings, labels, dim), see ABOUT_YES
+    about_no: Floats  # (wordings, labels, dim), see ABOUT_NO
     gold: npt.NDArray[np.int64]
     fitted: npt.NDArray[np.bool_]
 
@@ -144,7 +160,8 @@ class Vectors:
             data.name,
             encoded(data.texts),
             encoded(names),
-            encoded(f"Is this message about {name}?" for name in names),
+            np.stack([encoded(_yes(asked, yes, name) for name in names) for asked, yes in ABOUT_YES]),
+            np.stack([encoded(wording.format(name, other=name) for name in names) for wording in ABOUT_NO]),
             data.gold,
             np.array([is_fitted_on(text) for text in data.texts]),
         )
@@ -152,9 +169,7 @@ class Vectors:
     def half(self, fitted: bool) -> "Vectors":
         """The texts to fit on, or the others."""
         kept = self.fitted == fitted
-        return Vectors(
-            self.name, self.texts[kept], self.labels, self.questions, self.gold[kept], self.fitted[kept]
-        )
+        return replace(self, texts=self.texts[kept], gold=self.gold[kept], fitted=self.fitted[kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +179,17 @@ class Cases:
     to_state: list[Floats]  # one array of (rows, options) per option count
     to_instructions: list[Floats]
     gold: list[npt.NDArray[np.int64]]  # index of the right option
-    yes: Floats  # similarity with the yes/no question
-    sides: Floats  # that of the yes side less that of the no side
+    sides: Floats  # (nouls, 2): similarity with the text of the yes, and with that of the no
     is_yes: npt.NDArray[np.bool_]  # half of them
 
     @classmethod
     def draw(cls, sets: list[Vectors], asked: npt.NDArray[np.float32], rng: np.random.Generator) -> "Cases":
         """Draw options and sides at random for every text."""
         choices = [_choices(one, count, asked, rng) for one in sets for count in OPTION_COUNTS]
-        yes, sides, is_yes = (
+        sides, is_yes = (
             np.concatenate(part) for part in zip(*(_nouls(one, rng) for one in sets), strict=True)
         )
-        return cls(
-            [c[0] for c in choices], [c[1] for c in choices], [c[2] for c in choices], yes, sides, is_yes
-        )
+        return cls([c[0] for c in choices], [c[1] for c in choices], [c[2] for c in choices], sides, is_yes)
 
     def option_loss(self, scale: float, weight: float) -> float:
         """Mean negative log-likelihood of the right option, in nats, over option counts."""
@@ -187,8 +199,9 @@ class Cases:
         """Negative log-likelihood, calibration error and Brier score of each kind of question."""
         right = np.concatenate(self._right(profile.option_scale, profile.instruction_weight))
         top, hit = self._tops(profile)
-        one_text = _sigmoid(profile.yes_scale * self.yes + profile.yes_offset)
-        two_texts = _sigmoid(profile.sides_scale * self.sides)
+        one_text = _sigmoid(profile.yes_scale * self.sides[:, 0] + profile.yes_offset)
+        weights = np.array([profile.sides_yes_scale, -profile.sides_no_scale])
+        two_texts = _sigmoid(self.sides @ weights + profile.sides_offset)
         return {
             "choice": {
                 "nll": _short(-np.log(right).mean()),
@@ -223,10 +236,10 @@ def fitted(cases: Cases) -> Profile:
     scales = {w: minimum(partial(cases.option_loss, weight=w), 1.0, 80.0) for w in WEIGHTS_TRIED}
     losses = {w: cases.option_loss(scale, w) for w, scale in scales.items()}
     weight = max(w for w in WEIGHTS_TRIED if losses[w] <= min(losses.values()) + 0.001)
-    yes_scale, yes_offset = logistic(cases.yes, cases.is_yes)
-    sides_scale = minimum(lambda s: _log_loss(_sigmoid(s * cases.sides), cases.is_yes), 1.0, 80.0)
-    numbers = (scales[weight], weight, yes_scale, yes_offset, sides_scale)
-    return Profile(*(round(number, 3) for number in numbers))
+    (yes_scale,), yes_offset = logistic(cases.sides[:, :1], cases.is_yes)
+    (sides_yes, sides_no), sides_offset = logistic(cases.sides, cases.is_yes)
+    numbers = (scales[weight], weight, yes_scale, yes_offset, sides_yes, -sides_no, sides_offset)
+    return Profile(*(round(float(number), 3) for number in numbers))
 
 
 def ece(confidence: Floats, right: npt.NDArray[np.bool_]) -> float:
@@ -267,26 +280,43 @@ def _choices(
     return np.take_along_axis(to_state, options, axis=1), (one.labels @ asked)[options], place
 
 
-def _nouls(one: Vectors, rng: np.random.Generator) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-    """For each text a question about its own label, or about another; as many of each."""
-    is_yes = rng.random(one.size) < 0.5
-    other = (one.gold + rng.integers(1, len(one.labels), one.size)) % len(one.labels)
-    rows = np.arange(one.size)
-    to_question, to_label = one.texts @ one.questions.T, one.texts @ one.labels.T
-    asked = np.where(is_yes, one.gold, other)
-    against = np.where(is_yes, other, one.gold)
-    return to_question[rows, asked], to_label[rows, asked] - to_label[rows, against], is_yes
+def _nouls(one: Vectors, rng: np.random.Generator) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """For each text and wording a question about its own label, or about another; as many of each."""
+    rows, sides, answers = np.arange(one.size), [], []
+    for about_yes in one.about_yes:
+        to_yes = one.texts @ about_yes.T
+        for wording, about_no in zip(ABOUT_NO, one.about_no, strict=True):
+            is_yes = rng.random(one.size) < 0.5
+            other = (one.gold + rng.integers(1, len(one.labels), one.size)) % len(one.labels)
+            asked, against = np.where(is_yes, one.gold, other), np.where(is_yes, other, one.gold)
+            to_no = (one.texts @ about_no.T)[rows, against if "{other}" in wording else asked]
+            sides.append(np.stack([to_yes[rows, asked], to_no], axis=1))
+            answers.append(is_yes)
+    return np.concatenate(sides), np.concatenate(answers)
 
 
-def logistic(x: Floats, y: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Scale and offset of a logistic regression on one number, by Newton's method."""
-    design = np.stack([x, np.ones_like(x)], axis=1)
-    weights = np.zeros(2)
+def _yes(instructions: str | None, yes: str | None, label: str) -> str:
+    """The text of a yes about `label`, as the engine makes it."""
+    said = [None if part is None else part.format(label) for part in (instructions, yes)]
+    text = sides_of(Noul(said[0], said[1], None)).yes
+    assert text is not None  # one of the two always says something
+    return text
+
+
+def logistic(x: Floats, y: npt.NDArray[np.bool_]) -> tuple[list[float], float]:
+    """Weights and offset of a logistic regression, by Newton's method.
+
+    Args:
+        x: (n, numbers).
+        y: (n,).
+    """
+    design = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    weights = np.zeros(design.shape[1])
     for _ in range(50):
         p = _sigmoid(design @ weights)
         curvature = (design * (p * (1 - p))[:, None]).T @ design
         weights += np.linalg.solve(curvature, design.T @ (y - p))
-    return float(weights[0]), float(weights[1])
+    return weights[:-1].tolist(), float(weights[-1])
 
 
 def minimum(loss: Callable[[float], float], low: float, high: float) -> float:

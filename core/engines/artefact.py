@@ -17,7 +17,7 @@ RECIPE: Final = (
     "onnx opset 20, int8 weights per channel, int8 embeddings, mean pooling and unit length inside/1"
 )
 """How the source was turned into the artefact. A change of it is a new folder."""
-READOUT_VERSION: Final = 1  # of the code that turns vectors into probabilities
+READOUT_VERSION: Final = 2  # of the code that turns vectors into probabilities
 MODEL_FILE: Final = "model.onnx"
 TOKENIZER_FILE: Final = "tokenizer.json"
 FILES: Final = (MODEL_FILE, TOKENIZER_FILE)

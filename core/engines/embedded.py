@@ -117,7 +117,9 @@ class EmbeddedModel:
         yes = None if near.yes is None else float(known(near.yes) @ state)
         no = None if near.no is None else float(known(near.no) @ state)
         if yes is not None and no is not None:
-            return profile.sides_scale * (yes - no)
+            # Not their difference: people describe a no by denying the yes, and to an encoder "not about
+            # refunds" is as near to refunds as "about refunds".
+            return profile.sides_yes_scale * yes - profile.sides_no_scale * no + profile.sides_offset
         if yes is not None:
             return profile.yes_scale * yes + profile.yes_offset
         assert no is not None  # the contract refuses a noul that says nothing

@@ -26,7 +26,9 @@ class Profile:
     instruction_weight: float  # how much an option's nearness to the instructions adds to that to the state
     yes_scale: float  # noul with one text to compare with
     yes_offset: float
-    sides_scale: float  # noul with a text for each side: times the difference of similarities
+    sides_yes_scale: float  # noul with a text for each side: what speaks for yes
+    sides_no_scale: float  # what speaks against it, and is subtracted
+    sides_offset: float
 
     def digest(self) -> str:
         """SHA-256 of the numbers; where they come from does not move an answer."""

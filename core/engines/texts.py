@@ -26,13 +26,10 @@ def option_texts(question: Choice | Score) -> tuple[str, ...]:
 def sides(question: Noul) -> Sides:
     """What a yes and what a no would be near to.
 
-    Instructions alone describe a yes. Where both sides are described, each stands with the instructions, so
-    that what they share does not count.
+    Instructions describe a yes, so they stand before its text. The text of a no stands alone: with the
+    instructions before it, it would be near to every state that they are about.
     """
-    yes, no = said(question.yes), said(question.no)
-    if yes is not None and no is not None:
-        return Sides(_joined(question.instructions, yes), _joined(question.instructions, no))
-    return Sides(_joined(question.instructions, yes) or None, no)
+    return Sides(_joined(question.instructions, question.yes) or None, said(question.no))
 
 
 def said(text: str | None) -> str | None:

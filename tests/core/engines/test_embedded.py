@@ -64,7 +64,13 @@ def flat(text: str) -> Encoded:
 
 
 ROUND_PROFILE = Profile(
-    option_scale=2.0, instruction_weight=0.5, yes_scale=10.0, yes_offset=-5.0, sides_scale=4.0
+    option_scale=2.0,
+    instruction_weight=0.5,
+    yes_scale=10.0,
+    yes_offset=-5.0,
+    sides_yes_scale=4.0,
+    sides_no_scale=1.0,
+    sides_offset=-2.0,
 )
 COSINES = {"state": 1.0, "near": 0.8, "far": 0.6, "asked": 0.0}
 
@@ -266,9 +272,9 @@ def test_blank_instructions_count_as_none(by_hand, blank):
         (Noul("near", None, None), 10 * 0.8 - 5),
         (Noul(None, "near", None), 10 * 0.8 - 5),
         (Noul(None, None, "near"), -(10 * 0.8 - 5)),
-        (Noul(None, "near", "far"), 4 * (0.8 - 0.6)),
-        (Noul(None, "far", "near"), 4 * (0.6 - 0.8)),
-        (Noul("near", None, "far"), 4 * (0.8 - 0.6)),
+        (Noul(None, "near", "far"), 4 * 0.8 - 0.6 - 2),
+        (Noul(None, "far", "near"), 4 * 0.6 - 0.8 - 2),
+        (Noul("near", None, "far"), 4 * 0.8 - 0.6 - 2),
         (Noul("near", " ", " "), 10 * 0.8 - 5),
     ],
 )
@@ -287,7 +293,7 @@ def test_a_yes_weighs_the_side_or_the_sides_that_were_described(by_hand, questio
     ],
 )
 def test_the_surest_readings_are_distributions_still(question, expected):
-    sure = EmbeddedModel(on_a_circle, Profile(1e6, 0.0, 1e6, 0.0, 1e6), "sure")
+    sure = EmbeddedModel(on_a_circle, Profile(1e6, 0.0, 1e6, 0.0, 1e6, 1e6, 0.0), "sure")
 
     assert one(sure, "state", question).probabilities == expected
 
@@ -324,8 +330,22 @@ def test_the_option_that_a_text_is_about_wins(model, state, question, expected):
         Noul(None, None, "about cars and driving"),
         Noul("Is it about food?", "the message is about eating", "the message is about cars"),
         Noul("Is this message about food?", None, "about cars and driving"),
+        Noul("Is this message about food?", "it is about food", "it is not about food"),
+        Noul("Is this message about food?", None, "it is not about food"),
+        Noul(None, "about food", "not about food"),
+        Noul("Is this message about food?", "it is about food", "anything else"),
     ],
-    ids=["instructions", "yes", "no", "all", "instructions-no"],
+    ids=[
+        "instructions",
+        "yes",
+        "no",
+        "all",
+        "instructions-no",
+        "yes-denied",
+        "denied",
+        "sides-denied",
+        "anything-else",
+    ],
 )
 def test_a_yes_is_likelier_for_a_text_that_fits_however_the_question_is_put(model, question):
     fits = yes(model, "This restaurant serves the best pasta and pizza in town.", question)

@@ -29,7 +29,7 @@ def test_a_level_is_its_own_text():
         (Noul(None, None, "paid once"), Sides(None, "paid once")),
         (Noul("due?", None, "paid once"), Sides("due?", "paid once")),
         (Noul(None, "paid twice", "paid once"), Sides("paid twice", "paid once")),
-        (Noul("due?", "paid twice", "paid once"), Sides("due?: paid twice", "due?: paid once")),
+        (Noul("due?", "paid twice", "paid once"), Sides("due?: paid twice", "paid once")),
     ],
 )
 def test_a_yes_and_a_no_are_near_to_what_the_question_says_of_them(question, expected):
