@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ def cache_routes(
     cache: DecisionCache,
     callers: Callers,
     coalesced: Callable[[str | None], int],
-    under_way: Callable[[], Mapping[str, Any]],
+    under_way: Callable[[], dict[str, Any]],
     clock: Callable[[], float] = time.time,
 ) -> APIRouter:
     """The routes over one Router's cache.
@@ -33,7 +33,7 @@ def cache_routes(
         cache: this Router's.
         callers: whose request it is.
         coalesced: how many callers of a tenant, or of all, waited for somebody else's computation.
-        under_way: what this Router does at this moment, for all tenants together; told to whoever may see all.
+        under_way: what this Router does at this moment for all tenants, told to whoever may see them all.
         clock: Unix seconds.
     """
     routes = APIRouter()

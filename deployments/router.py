@@ -18,7 +18,7 @@ from ray.serve.handle import DeploymentHandle
 from core.cache.cache import DecisionCache, Limits
 from core.cache.guard import Guarding
 from core.cache.modes import Mode, view
-from core.cache.stores import open_store
+from core.cache.stores import REPLY_S, open_store
 from core.contract.request import Contract
 from core.engines.registry import EngineIdentity
 from core.routing import Admission, Decider
@@ -60,7 +60,11 @@ class Router:
         self._keys = None if config.keys_file is None else Keys(Path(config.keys_file))
         self._remote = RemoteEngine(engine, model.answer.remote)
         self._cache = DecisionCache(
-            open_store(config.store, max_entries=config.cache.max_entries),
+            open_store(
+                config.store,
+                max_entries=config.cache.max_entries,
+                reply_s=max(REPLY_S, config.cache.store_deadline_s),
+            ),
             config.cache.retention(),
             Limits(memory_entries=config.cache.l1_entries),
             Guarding(deadline_s=config.cache.store_deadline_s),

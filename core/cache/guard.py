@@ -7,7 +7,6 @@
 Reads and writes have a breaker each, since a full or read-only store still answers what it holds.
 """
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TypeVar
 from core.cache.alarm import Alarm
 from core.cache.stores.base import FenceTable, Store
 from core.errors import StoreUnavailable
+from core.waiting import within
 
 T = TypeVar("T")
 
@@ -202,7 +202,7 @@ class Guarded:
 
     async def _within(self, what: str, deadline_s: float, call: Callable[[], Awaitable[T]]) -> T:
         try:
-            async with asyncio.timeout(deadline_s):
+            async with within(deadline_s):
                 return await call()
         except StoreUnavailable:
             raise

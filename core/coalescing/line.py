@@ -30,6 +30,7 @@ from core.coalescing.messages import (
     Verdict,
 )
 from core.coalescing.seats import Phase, Seat, Tally
+from core.waiting import within
 
 log = logging.getLogger("precedent.coalescing")
 
@@ -147,7 +148,7 @@ class Line:
     async def _exchange(self) -> None:
         batch = self._next_batch()
         try:
-            async with asyncio.timeout(self._bounds.call_s):
+            async with within(self._bounds.call_s):
                 verdicts = await self._shard.exchange(batch)
         except BaseException:
             self._put_back(batch.operations)
@@ -223,7 +224,7 @@ class Line:
     async def _listen_on(self) -> None:
         try:
             while self._waiting:
-                async with asyncio.timeout(self._bounds.listen_s + self._bounds.call_s):
+                async with within(self._bounds.listen_s + self._bounds.call_s):
                     events = await self._shard.listen(self._session)
                 if events is None:
                     self._stop_waiting()

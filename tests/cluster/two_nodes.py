@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from typing import Any
 
 from deployments.serve import main
 
@@ -14,7 +15,7 @@ def start_two_nodes() -> None:
     import ray  # noqa: PLC0415  Ray reads its environment when it is imported
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
-    node = {"num_cpus": CPUS, "object_store_memory": OBJECT_STORE_BYTES}
+    node: dict[str, Any] = {"num_cpus": CPUS, "object_store_memory": OBJECT_STORE_BYTES}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     cluster.add_node(**node)
     ray.init(

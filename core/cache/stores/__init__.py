@@ -22,7 +22,7 @@ _CLIENT_SCHEMES: Final = {
 }
 
 
-def open_store(url: str, max_entries: int) -> Store:
+def open_store(url: str, max_entries: int, reply_s: float = REPLY_S) -> Store:
     """The store that a URL names. Nothing is opened or connected to before it is used.
 
         memory://                                  in this process
@@ -36,6 +36,7 @@ def open_store(url: str, max_entries: int) -> Store:
     Args:
         url: as above.
         max_entries: above it the least recently stored value leaves; a server has its `maxmemory` instead.
+        reply_s: after this long without a reply, a connection to a server is given up.
 
     Raises:
         SettingsError: a URL of another kind, with an unknown option, or without a path or host.
@@ -45,7 +46,7 @@ def open_store(url: str, max_entries: int) -> Store:
     except ValueError as error:
         raise SettingsError("store", f"is no URL: {error}") from error
     if parts.scheme in _CLIENT_SCHEMES:
-        return _open_redis(parts)
+        return _open_redis(parts, reply_s)
     if url == "memory://":
         return MemoryStore(max_entries)
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
@@ -56,7 +57,7 @@ def open_store(url: str, max_entries: int) -> Store:
     )
 
 
-def _open_redis(parts: SplitResult) -> Store:
+def _open_redis(parts: SplitResult, reply_s: float) -> Store:
     # Imported here, since a Router without a shared store should not pay for it.
     from core.cache.stores.redis import RedisStore  # noqa: PLC0415
     from core.cache.stores.redis_wire import ClusterWire, ServerWire, Wire  # noqa: PLC0415
@@ -72,9 +73,9 @@ def _open_redis(parts: SplitResult) -> Store:
         if not parts.hostname and scheme != "unix":
             raise ValueError("there is no host")
         if parts.scheme.endswith("+cluster"):
-            wire = ClusterWire(url, REPLY_S, PIPELINES)
+            wire = ClusterWire(url, reply_s, PIPELINES)
         else:
-            wire = ServerWire(url, REPLY_S)
+            wire = ServerWire(url, reply_s)
     except ValueError as error:
         raise SettingsError("store", f"is {_without_secrets(parts)}: {error}") from error
     return RedisStore(wire, prefix.encode(), PIPELINES)

@@ -4,7 +4,6 @@ A connection whose replies were not all read is closed and never used again: who
 reply to somebody else's command.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -15,6 +14,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ServerGone
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as ServerSlow
+
+from core.waiting import within
 
 CONNECT_S: Final = 2.0  # nobody waits that long: callers leave, and the next ones find the connection
 
@@ -82,9 +83,9 @@ class ServerWire:
     async def _exchange(self, connection: Connection, commands: Sequence[Command]) -> list[Reply]:
         try:
             if not connection.is_connected:
-                async with asyncio.timeout(CONNECT_S):
+                async with within(CONNECT_S):
                     await connection.connect()  # type: ignore[no-untyped-call]
-            async with asyncio.timeout(self._reply_s):
+            async with within(self._reply_s):
                 packed = b"".join(pack_command(command) for command in commands)  # type: ignore[arg-type]
                 await connection.send_packed_command(packed, check_health=False)
                 replies = [await _reply(connection) for _ in commands]
@@ -139,7 +140,7 @@ class ClusterWire:
         for command in commands:
             pipeline.execute_command(*command, **({"get": True} if command[0] == "SET" else {}))
         try:
-            async with asyncio.timeout(CONNECT_S + self._reply_s):
+            async with within(CONNECT_S + self._reply_s):
                 replies: list[Reply] = await pipeline.execute(raise_on_error=False)
         except BaseException:
             await self._client.aclose()  # the next call asks the cluster for its layout
