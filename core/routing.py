@@ -149,9 +149,10 @@ class Decider:
             _refuse_expired_evidence(terms, now)
             if terms.no_cache:
                 return None
-        key = self._spellings.key_of(body, lane.key_of)
-        decision = None if key is None else lane.cache.peek(key, now)
-        return decision if decision is not None and _is_young(decision, terms, now) else None
+        decision = self._peek(body, lane, now)
+        if decision is None or terms is PLAIN or _is_young(decision, terms, now):
+            return decision
+        return None
 
     async def decide(self, body: bytes, lane: Lane, terms: Terms = PLAIN) -> Outcome:
         """Settle a request: replay its decision, or make it.
@@ -216,6 +217,14 @@ class Decider:
     async def drain(self) -> None:
         """Wait for every computation in progress."""
         await self._flights.drain()
+
+    def _peek(self, body: bytes, lane: Lane, now: float) -> Decision | None:
+        digest = lane.key_of(body)
+        decision = lane.cache.peek(digest, now)
+        if decision is not None:
+            return decision
+        key = self._spellings.key_of(body, digest, lane.key_of)
+        return None if key is None else lane.cache.peek(key, now)
 
     async def _settle_part(self, part: Opened | MalformedBody, lane: Lane, terms: Terms) -> Outcome:
         if isinstance(part, MalformedBody):

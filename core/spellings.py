@@ -6,7 +6,6 @@ from core.errors import MalformedBody
 from core.identity import KeyOf
 
 MAX_REMEMBERED = 100_000
-MAX_REMEMBERED_BYTES = 4_096  # larger bodies are cheaper to read again than to hash twice
 
 
 class Spellings:
@@ -19,26 +18,27 @@ class Spellings:
     def __init__(self) -> None:
         self._keys: dict[bytes, bytes] = {}
 
-    def key_of(self, body: bytes, key_of: KeyOf) -> bytes | None:
-        """The key that `body` has if it is a request; None when it is not even JSON."""
-        is_short = len(body) <= MAX_REMEMBERED_BYTES
-        spaced = looks_spaced(body)
-        if is_short or not spaced:
-            digest = key_of(body)
-            known = self._keys.get(digest)
-            if known is not None or not spaced:
-                return known or digest
+    def key_of(self, body: bytes, digest: bytes, key_of: KeyOf) -> bytes | None:
+        """The key of `body` where it is not its digest; None where that is all there is, or it is not JSON.
+
+        Args:
+            body: as it came.
+            digest: what `key_of` makes of it.
+            key_of: from a compact form to its key.
+        """
+        known = self._keys.get(digest)
+        if known is not None or not looks_spaced(body):
+            return known
         try:
             key = key_of(open_body(body).compact)
         except MalformedBody:
             return None
-        if is_short:
-            self._remember(digest, key)
+        self._remember(digest, key)
         return key
 
     def learn(self, body: bytes, compact: bytes, key: bytes, key_of: KeyOf) -> None:
         """Remember the key of a body that was decoded on the way to its request."""
-        if compact != body and len(body) <= MAX_REMEMBERED_BYTES:
+        if compact != body:
             self._remember(key_of(body), key)
 
     def forget(self) -> None:

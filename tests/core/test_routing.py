@@ -32,7 +32,6 @@ from core.errors import (
 from core.identity import Identity
 from core.inference import complete
 from core.routing import Admission, Decider, Lane, Source
-from core.spellings import MAX_REMEMBERED_BYTES
 
 ME = Identity("acme", "app")
 NOUL = {"type": "noul", "instructions": "Is it so?"}
@@ -116,7 +115,7 @@ class TestTheOrderOfTheSources:
     @pytest.mark.parametrize("long", [False, True])
     @pytest.mark.parametrize("spell", [dict(indent=1), dict(separators=(", ", ": ")), None], ids=str)
     async def test_every_spelling_of_any_length_is_replayed_again_and_again(self, desk, spell, long):
-        value = json.loads(BODY) | {"state": "x" * (2 * MAX_REMEMBERED_BYTES if long else 10)}
+        value = json.loads(BODY) | {"state": "x" * (10_000 if long else 10)}
         _, answers = await desk.ask(encode(value))
         spelled = json.dumps(value, **spell).encode() if spell else encode(value) + b" "
 
