@@ -121,7 +121,7 @@ class NotCached(CallerError):
         super().__init__()
 
     def __str__(self) -> str:
-        return "no decision is stored for this request; send it without only-if-cached to have it made"
+        return "no decision that would do is stored; send the request without only-if-cached to have one made"
 
 
 class UnknownModel(CallerError):
@@ -156,7 +156,7 @@ class BodyTooLarge(CallerError):
         self.limit_bytes = limit_bytes
 
     def __str__(self) -> str:
-        return f"the body is larger than {self.limit_bytes} bytes once decompressed; send less in one request"
+        return f"the body has more than {self.limit_bytes} bytes, as sent or decompressed; send less at once"
 
 
 class StateTooLong(CallerError):
@@ -245,14 +245,18 @@ class AmbiguousCredentials(CallerError):
 
 
 class Forbidden(CallerError):
-    """An API key without the scope that this route asks for."""
+    """An API key that does not allow what was asked.
 
-    def __init__(self, scope: str) -> None:
-        super().__init__(scope)
-        self.scope = scope
+    Args:
+        lacking: what it would have to allow, in words.
+    """
+
+    def __init__(self, lacking: str) -> None:
+        super().__init__(lacking)
+        self.lacking = lacking
 
     def __str__(self) -> str:
-        return f"this API key lacks the scope {self.scope!r}; ask who runs the service for one that has it"
+        return f"this API key does not allow {self.lacking}; ask who runs the service for one that does"
 
 
 class EngineUnavailable(RetryLater):

@@ -174,12 +174,12 @@ class Decider:
         key = lane.key_of(opened.compact)
         decision = None if terms.no_cache else lane.cache.peek(key, now)
         if decision is not None and _is_young(decision, terms, now):
-            return Outcome(decision, Source.REPLAY)
+            return _replayed(decision)
         request = read(opened, self._contract)
         if decision is None and _is_picky(terms):
             decision = await lane.cache.get(key, lane.identity, now, request.questions)
             if decision is not None and _is_young(decision, terms, now):
-                return Outcome(decision, Source.REPLAY)
+                return _replayed(decision)
         if terms.only_if_cached:
             raise NotCached
         way = _Way(key, decision is None and not terms.no_cache, not terms.no_store)
@@ -294,7 +294,7 @@ class Decider:
 
     async def _stored(self, way: _Way, request: Request, lane: Lane) -> Outcome | None:
         decision = await lane.cache.get(way.key, lane.identity, self._clock(), request.questions)
-        return None if decision is None else Outcome(decision, Source.REPLAY)
+        return None if decision is None else _replayed(decision)
 
     async def _compute(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
         inferred = await infer(self._engine, way.key, request, lane.identity)
@@ -306,9 +306,13 @@ class Decider:
         if added.won:
             return Outcome(added.decision, Source.MODEL, added.stored)
         if way.look_up:
-            return Outcome(added.decision, Source.REPLAY)
+            return _replayed(added.decision)
         # Asked for afresh: the caller gets what was computed, and the precedent stands.
         return Outcome(fresh, Source.MODEL, stored=False)
+
+
+def _replayed(decision: Decision) -> Outcome:
+    return Outcome(decision, Source.REPLAY, decision.is_stored)
 
 
 def sealed(outcome: Outcome, tenant: str) -> bytes:

@@ -31,6 +31,7 @@ from core.errors import (
 )
 
 DEFAULT_TENANT = "default"
+MAX_TENANT_CHARS = 128
 
 
 class Right(StrEnum):
@@ -57,7 +58,7 @@ class Caller:
             Forbidden: names the one that is missing.
         """
         if right not in self.scopes:
-            raise Forbidden(right)
+            raise Forbidden(f"what needs the scope {right.value}")
 
 
 ANYBODY = Caller(DEFAULT_TENANT, frozenset(Right), "anybody on this machine")
@@ -84,7 +85,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
-    tenant: Annotated[str, StringConstraints(min_length=1, max_length=128)]
+    tenant: Annotated[str, StringConstraints(min_length=1, max_length=MAX_TENANT_CHARS)]
     scopes: list[Right] = Field(min_length=1)
 
 

@@ -13,10 +13,24 @@ from core.cache.cache import DecisionCache
 from core.cache.fences import Scope
 from core.contract.strict_json import encode
 from core.errors import Forbidden, InvalidRequest, Problem
+from deployments import schema
 from deployments.auth import ANYBODY, Caller, Callers, Right
 
 audit = logging.getLogger("ray.serve.precedent.audit")
 
+EVERYWHERE = "here now, on every other Router within 1 s"
+HERE_ONLY = "here now; the store did not answer, and other Routers learn of it from this one when it does"
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"model": schema.Error, "description": "No API key, or one that is not known here"},
+    403: {"model": schema.Error, "description": "An API key that does not allow this"},
+}
+PURGE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    202: {"description": "In force on this Router only, until the store answers again"},
+    422: {
+        "model": schema.ValidationErrors,
+        "description": "No filter, an unknown one, or `all` beside others",
+    },
+}
 FILTERS = ("tenant", "deployment", "evidence", "contract", "task", "table_version")
 
 
@@ -38,13 +52,18 @@ def cache_routes(
     """
     routes = APIRouter()
 
-    @routes.get("/v1/cache", summary="What this Router's cache did for your tenant")
+    @routes.get("/v1/cache", responses=REFUSALS, summary="What this Router's cache did for your tenant")
     async def report(request: Request) -> Response:
         caller = _caller(callers, request, Right.READ)
         report = await _report(cache, caller, coalesced, clock())
         return _json(report | under_way() if _sees_all(caller) else report)
 
-    @routes.delete("/v1/cache", summary="Fence off stored decisions: none of them is replayed again")
+    @routes.delete(
+        "/v1/cache",
+        responses={**REFUSALS, **PURGE_RESPONSES},
+        openapi_extra={"parameters": [*map(_filter, (*FILTERS, "all"))]},
+        summary="Fence off stored decisions: none of them is replayed again",
+    )
     async def purge(request: Request) -> Response:
         caller = _caller(callers, request, Right.PURGE)
         scope = read_scope(request.query_params.multi_items(), caller)
@@ -52,15 +71,9 @@ def cache_routes(
         purged = await cache.purge(scope, now)
         fenced = _named(purged.scope)
         audit.warning("purge by %s at %.3f: %s, epoch %s", caller.name, now, ascii(fenced), purged.epoch)
-        return _json(
-            {
-                "fenced": fenced,
-                "epoch": purged.epoch,
-                "in_force": "here now, on every other Router within 1 s"
-                if purged.epoch is not None
-                else "here now; the store did not answer, other Routers learn of it when it does",
-            }
-        )
+        told = purged.epoch is not None
+        answer = {"fenced": fenced, "epoch": purged.epoch, "in_force": EVERYWHERE if told else HERE_ONLY}
+        return _json(answer, 200 if told else 202)
 
     return routes
 
@@ -86,7 +99,7 @@ def read_scope(pairs: list[tuple[str, str]], caller: Caller) -> Scope:
     if caller is ANYBODY:
         return scope
     if scope.tenant not in (None, caller.tenant):
-        raise Forbidden("purge of another tenant")
+        raise Forbidden("to purge another tenant")
     return replace(scope, tenant=caller.tenant, everything=False)
 
 
@@ -128,5 +141,11 @@ def _invalid(msg: str) -> InvalidRequest:
     return InvalidRequest((Problem(("query",), msg, "value_error"),))
 
 
-def _json(value: dict[str, Any]) -> Response:
-    return Response(encode(value), media_type="application/json")
+def _json(value: dict[str, Any], status: int = 200) -> Response:
+    return Response(encode(value), status, media_type="application/json")
+
+
+def _filter(name: str) -> dict[str, Any]:
+    text = "Everything of your tenant; stands alone." if name == "all" else f"Decisions of this {name} only."
+    kind = {"type": "string", "enum": ["true"]} if name == "all" else {"type": "string", "minLength": 1}
+    return {"name": name, "in": "query", "required": False, "schema": kind, "description": text}

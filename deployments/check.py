@@ -23,8 +23,10 @@ from ray.serve.schema import (
     ServeDeploySchema,
 )
 
+from core.cache.stores import open_store
 from core.errors import SettingsError
-from deployments.paths import CHECKOUT
+from deployments.auth import read_keys
+from deployments.paths import CHECKOUT, absolute_store
 from deployments.settings import AppConfig
 
 M = TypeVar("M", bound=BaseModel)
@@ -62,6 +64,7 @@ def read_settings(path: Path) -> ServeDeploySchema:
         if app.import_path == OUR_IMPORT_PATH:
             config = _validated(app.args, AppConfig, f"applications.{index}.args")
             refuse_open_doors(settings.http_options.host, config)
+            _refuse_what_cannot_work(path, config)
     return settings
 
 
@@ -80,6 +83,17 @@ def refuse_misspelt(config: AppConfig) -> None:
             "settings_file",
             f"{path} is not the file that this app was started with: its args differ; name the right file, "
             "or leave settings_file out to start without checking Ray's own settings",
+        )
+
+
+def _refuse_what_cannot_work(path: Path, config: AppConfig) -> None:
+    open_store(absolute_store(config.store), config.cache.max_entries)  # opens and connects to nothing yet
+    if config.keys_file is not None:
+        read_keys(Path(config.keys_file))
+    if config.settings_file is not None and (CHECKOUT / config.settings_file).resolve() != path.resolve():
+        raise SettingsError(
+            "settings_file",
+            f"names {config.settings_file}, and these settings are in {path}; name that, or leave it out",
         )
 
 

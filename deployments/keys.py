@@ -9,13 +9,15 @@ import sys
 
 import yaml
 
-from deployments.auth import Right, new_key
+from deployments.auth import MAX_TENANT_CHARS, Right, new_key
 
 
 def main(arguments: list[str]) -> int:
     """Print an entry for the keys file, and the key."""
     parser = argparse.ArgumentParser(prog="python -m deployments.keys", description="Make an API key.")
-    parser.add_argument("--tenant", required=True, help="whose key it is; tenants share nothing")
+    parser.add_argument(
+        "--tenant", type=_tenant, required=True, help="whose key it is; tenants share nothing"
+    )
     parser.add_argument(
         "--scopes", type=_scopes, default=["decide"], help=f"some of {','.join(Right)}; decide when left out"
     )
@@ -30,8 +32,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _tenant(text: str) -> str:
+    if not 1 <= len(text) <= MAX_TENANT_CHARS:
+        raise argparse.ArgumentTypeError(f"has {len(text)} characters; 1 to {MAX_TENANT_CHARS} are allowed")
+    return text
+
+
 def _scopes(text: str) -> list[str]:
-    return [Right(name.strip()).value for name in text.split(",")]
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in set(Right)]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"there is no scope {unknown[0]!r}; use {', '.join(Right)}")
+    return names
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     403: {"model": schema.Error, "description": "An API key without the scope `decide`"},
     400: {"model": schema.Error, "description": "A valid body that asks for what is not served here"},
     409: {"model": schema.Error, "description": "The evidence was no longer valid; no engine was asked"},
+    408: {"model": schema.Error, "description": "The body took too long to arrive"},
+    429: {"model": schema.Error, "description": "Too much waits; retry after the stated seconds"},
     413: {"model": schema.Error, "description": "Too many bytes, or too much text"},
     415: {"model": schema.Error, "description": "Not JSON, or an encoding that cannot be undone"},
     422: {"model": schema.ValidationErrors, "description": "The body breaks the contract"},
@@ -67,7 +69,12 @@ def build_pages(
     _add_documentation(app)
     listed = schema.Models(models=[schema.Model(**vars_of(model)) for model in models]).model_dump()
 
-    @app.get("/v1/models", response_model=schema.Models, summary="The models served here")
+    @app.get(
+        "/v1/models",
+        response_model=schema.Models,
+        responses={401: ERRORS[401]},
+        summary="The models served here",
+    )
     async def list_models(request: Request) -> JSONResponse:
         callers.caller(request.scope["headers"])
         return JSONResponse(listed)
@@ -76,7 +83,11 @@ def build_pages(
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/ready", summary="Whether a new decision can be made now")
+    @app.get(
+        "/ready",
+        responses={503: {"description": "No new decision can be made now; stored ones are replayed"}},
+        summary="Whether a new decision can be made now",
+    )
     async def ready() -> JSONResponse:
         facts = await readiness()
         return JSONResponse(facts, status_code=200 if facts["ready"] else 503)

@@ -238,8 +238,9 @@ class DecisionCache:
             added = await self._vault.settle(decision, value, asked)
         except StoreUnavailable:
             asked.tally.unstored += 1
-            self._remember(decision, asked, settled=False)
-            return Added(decision, won=True, stored=False)
+            alone = replace(decision, is_stored=False)
+            self._remember(alone, asked, settled=False)
+            return Added(alone, won=True, stored=False)
         asked.tally.added += added.won and added.stored
         self._remember(added.decision, asked, settled=True)
         return added
@@ -290,7 +291,7 @@ class DecisionCache:
                 return
 
     async def _settle_late(self, entry: Entry, now: float) -> None:
-        decision, identity = entry.decision, entry.identity
+        decision, identity = replace(entry.decision, is_stored=True), entry.identity
         value = encode(decision, identity.tenant)
         if value is None or not self._may_be_replayed(entry, now):
             self._recent.drop(decision.key)

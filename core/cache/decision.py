@@ -31,6 +31,7 @@ class Decision:
     expires_at: float | None = None  # Unix seconds; None is never
     last_expiry: float | None = None  # no renewal may pass this instant (evidence deadline, maximum age)
     epoch: int = 0  # the purge epoch that the writer knew when its request began
+    is_stored: bool = field(default=True, compare=False)  # False while only this process has it
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:
@@ -45,7 +46,8 @@ class Decision:
     def replay(self, now: float, thresholds: Mapping[str, float] | None = None) -> bytes:
         """The response body of a replay: usage is zero, since the tokens belong to the first inference."""
         head = self._head("replay", 0, 0, thresholds) if thresholds else self.replay_head
-        return head + b"%.3f}}" % max(0.0, now - self.stored_at)
+        age_s = max(0.0, now - self.stored_at)
+        return head + (b"%.3f}}" % age_s if self.is_stored else b'%.3f,"stored":false}}' % age_s)
 
     def first_reply(
         self, source: str, thresholds: Mapping[str, float] | None = None, *, stored: bool = True

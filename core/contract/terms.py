@@ -18,6 +18,7 @@ NOUL_THRESHOLD = b"x-precedent-noul-threshold"
 CACHE_CONTROL = b"cache-control"
 
 MAX_REVISION_CHARS = 256
+LATEST_S = 32_503_680_000.0  # the year 3000; what is later was counted in milliseconds
 MAX_THRESHOLDS = 512
 
 
@@ -100,10 +101,11 @@ def _instant(text: str | None) -> float | None:
         instant = float(text) if _is_number(text) else _rfc3339(text)
     except (ValueError, OverflowError):
         instant = math.nan
-    if not math.isfinite(instant):
+    if not instant <= LATEST_S:  # nor NaN
         raise InvalidHeader(
             EVIDENCE_VALID_UNTIL.decode(),
-            "is neither Unix seconds nor an RFC 3339 time with its offset, such as 2030-01-31T12:00:00Z",
+            "is neither Unix seconds (not milliseconds) nor an RFC 3339 time with its offset, "
+            "such as 2030-01-31T12:00:00Z",
         )
     return instant
 
@@ -113,7 +115,7 @@ def _is_number(text: str) -> bool:
 
 
 def _rfc3339(text: str) -> float:
-    instant = datetime.fromisoformat(text)
+    instant = datetime.fromisoformat(text.replace("z", "Z"))
     if instant.tzinfo is None:
         raise ValueError("a time without its offset means another instant on another machine")
     return instant.timestamp()

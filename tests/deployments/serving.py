@@ -49,7 +49,11 @@ class Serving:
         )
         served = tuple(ServedModel(name, "for tests", "2025-01-31") for name in MODELS)
         pages = build_pages("0", served, self.callers, self._readiness, _lifespan)
-        pages.include_router(cache_routes(cache, self.callers, lambda _tenant: 0, dict, self.clock))
+        pages.include_router(
+            cache_routes(
+                cache, self.callers, lambda _tenant: 0, lambda: {"in_flight": decider.in_flight}, self.clock
+            )
+        )
         return HttpApp(
             decider=decider,
             pages=pages,

@@ -60,7 +60,7 @@ class TestReceiving:
     async def test_a_longer_body_is_refused_as_soon_as_that_is_known(self):
         wire = Wire([b"x" * LIMIT, b"x", b"never taken"])
 
-        with pytest.raises(BodyTooLarge, match="larger than 10000 bytes"):
+        with pytest.raises(BodyTooLarge, match="more than 10000 bytes"):
             await read_body(wire, b"", LIMITS)
 
         assert wire.taken == 2

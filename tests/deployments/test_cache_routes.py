@@ -240,7 +240,7 @@ class TestReports:
         assert report["store"]["reading"] == "closed"
 
     async def test_a_tenant_sees_nobody_elses_volume(self, people):
-        assert "entries" not in await people.report("rob")
+        assert not {"entries", "in_flight"} & (await people.report("rob")).keys()
 
     async def test_without_keys_all_numbers_are_shown(self, engine):
         app = Serving(engine=engine).app()
@@ -250,3 +250,18 @@ class TestReports:
 
         assert (report["entries"], report["added"]) == (1, 1)
         assert {"conflicts", "coalesced", "errors", "renewals", "evictions"} <= report.keys()
+
+    async def test_without_keys_it_says_how_much_is_under_way(self):
+        gate = asyncio.Event()
+        engine = FakeEngine(gate=gate)
+        app = Serving(engine=engine).app()
+        asked = asyncio.create_task(call(app, BODY))
+        while not engine.runs:
+            await asyncio.sleep(0)
+
+        meanwhile = (await call(app, method="GET", path="/v1/cache")).json
+        gate.set()
+        await asked
+
+        assert meanwhile["in_flight"] == 1
+        assert (await call(app, method="GET", path="/v1/cache")).json["in_flight"] == 0

@@ -5,6 +5,7 @@ from core.errors import SettingsError
 from deployments import check
 from deployments.paths import CHECKOUT
 from deployments.settings import AppConfig
+from tests.deployments.test_auth import entry, write_keys
 
 
 @pytest.fixture
@@ -92,11 +93,29 @@ def test_without_keys_a_host_that_others_can_reach_is_refused(settings, written,
         check.read_settings(written(settings))
 
 
-def test_with_keys_the_service_may_listen_to_others(settings, written):
+def test_with_keys_the_service_may_listen_to_others(settings, written, tmp_path):
     settings["http_options"]["host"] = "0.0.0.0"
-    settings["applications"][0]["args"]["keys_file"] = "keys.json"
+    _, acme = entry("acme")
+    del settings["applications"][0]["args"]["settings_file"]  # it names another file
+    settings["applications"][0]["args"]["keys_file"] = str(write_keys(tmp_path / "keys.yaml", acme))
 
     check.read_settings(written(settings))
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"store": "sqlit:///x"}, "store: is sqlit:"),
+        ({"store": "redis://"}, "there is no host"),
+        ({"keys_file": "/nowhere/keys.yaml"}, "cannot be read"),
+        ({"settings_file": "serve_config.yaml"}, "names serve_config.yaml, and these settings are in"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(settings, written, args, says):
+    settings["applications"][0]["args"].update(args)
+
+    with pytest.raises(SettingsError, match=says):
+        check.read_settings(written(settings))
 
 
 def test_a_file_that_names_no_host_is_refused_for_ray_would_listen_everywhere(settings, written):

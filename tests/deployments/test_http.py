@@ -602,7 +602,8 @@ async def test_a_store_that_is_down_costs_no_answer_and_the_reply_says_so():
     first, again = await call(app, body()), await call(app, body())
 
     assert (first.status, again.status) == (200, 200)
-    assert first.json["x_precedent"]["stored"] is False
+    assert [reply.json["x_precedent"]["stored"] for reply in (first, again)] == [False, False]
+    assert again.json["x_precedent"]["source"] == "replay"
     assert first.json["answers"] == again.json["answers"]
 
 
@@ -611,7 +612,9 @@ class TestTheDocument:
         document = (await ask(serving, b"", method="GET", path="/openapi.json")).json
 
         decide = document["paths"]["/v1/systemone"]["post"]
-        assert {"200", "400", "413", "415", "422", "503"} <= decide["responses"].keys()
+        assert {"200", "400", "401", "403", "408", "409", "413", "415", "422", "429", "503", "504"} <= decide[
+            "responses"
+        ].keys()
         assert "/v1/models" in document["paths"]
 
     async def test_has_a_page_that_loads_nothing_from_elsewhere(self, serving):

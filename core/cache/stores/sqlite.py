@@ -132,6 +132,7 @@ class _Connection:
         self._patience_s = patience_s
         self._worker = Worker(thread_name)
         self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None  # the one that `_db` has open
         self._frozen = False
 
     async def use(self, operation: str, call: Callable[[sqlite3.Connection], T]) -> T:
@@ -162,8 +163,11 @@ class _Connection:
             time.sleep(random.uniform(0.0002, 0.002))
 
     def _try(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        if self._db is not None and _file(self._path) != self._file:
+            self._drop()  # somebody removed or replaced it: what is written to the old one is lost
         if self._db is None:
             self._db, self._frozen = _open(self._path)
+            self._file = _file(self._path)
         try:
             return call(self._db)
         except sqlite3.Error as error:
@@ -178,6 +182,15 @@ class _Connection:
         db, self._db = self._db, None
         if db is not None:
             db.close()
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which file stands at a path at this moment."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _open(path: Path) -> tuple[sqlite3.Connection, bool]:

@@ -305,3 +305,24 @@ async def test_the_bound_holds_across_stores_on_one_file(path):
     assert await one.count(NOW) == 10
     await one.close()
     await other.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_removed_or_replaced_under_it_is_noticed(tmp_path, replaced):
+    path = tmp_path / "decisions.db"
+    store = SqliteStore(path)
+    await store.add(K1, b"old", None, NOW)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    if replaced:
+        other = SqliteStore(path)
+        await other.add(K1, b"another's", None, NOW)
+        await other.close()
+
+    survivor = await store.add(K1, b"new", None, NOW)
+    await store.close()
+
+    assert survivor == (b"another's" if replaced else b"new")
+    again = SqliteStore(path)
+    assert await again.get_many([K1], NOW) == {K1: survivor}
+    await again.close()
