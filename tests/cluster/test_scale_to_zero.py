@@ -1,0 +1,65 @@
+"""A Model that goes away when nobody asks anything new, and comes back."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from tests.cluster.crowd import ask, request_body
+from tests.cluster.fleet import WITHIN_S, eventually
+from tests.running import Host, Service, free_port, one_cluster, settings_for, start
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+
+TO_ZERO = {
+    "name": "Model",
+    "num_replicas": "auto",
+    "autoscaling_config": {
+        "min_replicas": 0,
+        "initial_replicas": 1,
+        "max_replicas": 1,
+        "upscale_delay_s": 0,
+        "downscale_delay_s": 2,
+        "metrics_interval_s": 0.5,
+        "look_back_period_s": 1,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def service(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    host.stop()  # two Rays on this machine would share its ports
+    with one_cluster():
+        folder, port = tmp_path_factory.mktemp("zero"), free_port()
+        settings = settings_for(folder, port, {"engine": {"kind": "fake"}})
+        settings["applications"][0]["deployments"] = [TO_ZERO]
+        path = folder / "settings.yaml"
+        path.write_text(yaml.safe_dump(settings))
+        service = start(path, port)
+        yield service
+        service.stop()
+
+
+async def test_hits_need_no_model_and_a_new_request_brings_it_back(service):
+    async def no_model_is_left():
+        return not service.replicas("Model")
+
+    async def the_new_request_is_answered():
+        return (await ask(service.port, request_body("new"), WITHIN_S)).status == 200
+
+    await ask(service.port, request_body("known"), WITHIN_S)
+    await eventually(no_model_is_left)
+
+    known = await ask(service.port, request_body("known"), WITHIN_S)
+    assert (known.status, known.source) == (200, "replay")
+    assert not service.replicas("Model")
+
+    new = await ask(service.port, request_body("new"), WITHIN_S)
+    assert new.status == 200 or (new.status == 503 and "retry-after" in new.headers)
+    await eventually(the_new_request_is_answered)
+    assert service.replicas("Model")
