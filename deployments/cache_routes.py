@@ -31,6 +31,12 @@ PURGE_RESPONSES: dict[int | str, dict[str, Any]] = {
         "description": "No filter, an unknown one, or `all` beside others",
     },
 }
+REPORT_DESCRIPTION = """\
+Counters since this Router started. Without API keys there is also what it does at this moment, all of which
+returns to 0: `in_flight`, requests that are looked up or computed, equal ones counted once; `computing`,
+those with a place among `admission.max_computing`; `coalescer.running`, those that other Routers may wait
+for; `coalescer.waiting`, those that wait for another Router. The other numbers of `coalescer` are counters:
+each of `claims` ends as one of `runs`, `coalesced`, `takeovers`, `uncoordinated`, `sheds` and `left`."""
 FILTERS = ("tenant", "deployment", "evidence", "contract", "task", "table_version")
 
 
@@ -52,7 +58,12 @@ def cache_routes(
     """
     routes = APIRouter()
 
-    @routes.get("/v1/cache", responses=REFUSALS, summary="What this Router's cache did for your tenant")
+    @routes.get(
+        "/v1/cache",
+        responses=REFUSALS,
+        summary="What this Router's cache did for your tenant",
+        description=REPORT_DESCRIPTION,
+    )
     async def report(request: Request) -> Response:
         caller = _caller(callers, request, Right.READ)
         report = await _report(cache, caller, coalesced, clock())
