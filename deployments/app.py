@@ -16,6 +16,7 @@ from deployments.router import Router
 from deployments.settings import AppConfig
 
 START_ATTEMPTS = 3  # what keeps a replica from starting is rarely gone by the twentieth time, Serve's default
+MAX_BACKOFF_S = 0.05  # between looks at full Models; Serve's half second leaves them idle most of the time
 DRAIN_POLL_S = 0.5
 SHUTDOWN_MARGIN_S = 5.0  # beyond the longest computation, for what is written afterwards
 
@@ -55,6 +56,7 @@ def _model(config: AppConfig) -> Deployment:
         name="Model",
         num_replicas=config.model.replicas,
         max_ongoing_requests=config.model.max_ongoing_requests,
+        request_router_config={"max_backoff_s": MAX_BACKOFF_S},
         ray_actor_options={"num_cpus": config.model.num_cpus, "num_gpus": config.model.num_gpus},
         max_constructor_retry_count=START_ATTEMPTS,
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
