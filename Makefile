@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two installs into one .venv must not run at once.
 .NOTPARALLEL:
-.PHONY: help serve demo test check fix models bench clean
+.PHONY: help serve demo demo-table test check fix models bench clean
 
 # A python that starts and is new enough: a name on the path may be an empty promise.
 NEW_ENOUGH := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
@@ -16,13 +16,16 @@ SERVE := .venv/installed-serve-$(LOCK)
 DEV := .venv/installed-dev-$(LOCK)
 
 help:    ## list these commands
-	@grep -E '^[a-z]+: .*##' Makefile | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/'
 
 serve: $(SERVE) models  ## start the service on 127.0.0.1:8000; Ctrl-C stops it
 	@$(BIN)/python -m deployments.serve $(ARGS)
 
 demo: $(SERVE)  ## ask the running service a dozen real questions, twice
 	@$(BIN)/python -m examples.demo $(ARGS)
+
+demo-table: $(SERVE)  ## teach the running service a support-routing task, and see what its table answers
+	@$(BIN)/python -m examples.demo_table $(ARGS)
 
 test: $(DEV) models  ## every test: fast, validity, service, cluster, browser
 	@$(BIN)/python -m pytest $(ARGS)

@@ -20,12 +20,11 @@ from typing import Any
 import ray
 import uvloop
 
+from benchmarks.one_ray import Idle, one_ray
 from benchmarks.result import result
 from core.coalescing.bounds import Bounds
 from core.coalescing.client import Coalescer
 from deployments.coalescer import MAX_CALLS, ActorShard, CoalescerShard
-from deployments.paths import CHECKOUT
-from tests.running import one_cluster
 
 BOUNDS = Bounds(lease_s=10.0)
 ROUNDS = 7
@@ -40,30 +39,10 @@ THROUGHPUT = ">= 5"
 Step = Callable[[], Awaitable[object]]
 
 
-class Idle:
-    """An actor that does nothing."""
-
-    async def call(self, word: bytes) -> bytes:
-        """Return what came."""
-        return word
-
-
 def run() -> list[dict[str, Any]]:
     """Start a Ray, measure, stop it."""
-    with one_cluster():
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=100 * 1024 * 1024,
-            runtime_env={"env_vars": {"PYTHONPATH": str(CHECKOUT)}},
-        )
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-                return loop.run(_measure())
-        finally:
-            ray.shutdown()
+    with one_ray():
+        return uvloop.run(_measure())
 
 
 async def _measure() -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from typing import Any
 import ray
 import uvloop
 
+from benchmarks.one_ray import Idle, one_ray
 from benchmarks.result import result
 from core.cache.cache import DecisionCache
 from core.cache.stores.memory import MemoryStore
@@ -28,12 +29,11 @@ from core.coalescing.client import Coalescer, Turns
 from core.contract.request import Contract
 from core.engines.fake import FakeEngine
 from core.identity import Identity
-from core.routing import Decider, Source
+from core.outcome import Source
+from core.routing import Decider
 from deployments.coalescer import MAX_CALLS, ActorShard, CoalescerShard
-from deployments.paths import CHECKOUT
 from tests.cluster.crowd import ask_all, request_body
 from tests.cluster.fleet import ENGINE_S, WITHIN_S, Fleet, eventually, running_fleet
-from tests.running import one_cluster
 
 REQUESTS = 200
 STAMPEDES = 3
@@ -43,14 +43,6 @@ PAUSE_S = 0.003  # so that a claim does not queue behind the settling of the one
 BOUNDS = Bounds(lease_s=10.0)
 
 Step = Callable[[], Awaitable[object]]
-
-
-class Idle:
-    """An actor that does nothing."""
-
-    async def call(self, word: bytes) -> bytes:
-        """Return what came."""
-        return word
 
 
 def run() -> list[dict[str, Any]]:
@@ -84,19 +76,8 @@ async def _engine_s(fleet: Fleet, bodies: list[bytes]) -> float:
 
 
 def _misses() -> dict[str, Any]:
-    with one_cluster():
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=100 * 1024 * 1024,
-            runtime_env={"env_vars": {"PYTHONPATH": str(CHECKOUT)}},
-        )
-        try:
-            return uvloop.run(_compare())
-        finally:
-            ray.shutdown()
+    with one_ray():
+        return uvloop.run(_compare())
 
 
 async def _compare() -> dict[str, Any]:

@@ -18,7 +18,11 @@
     │   ├── MissingCredentials   no API key
     │   ├── WrongCredentials     an API key that is not known here
     │   ├── AmbiguousCredentials more than one Authorization header
-    │   └── Forbidden            an API key that does not allow this
+    │   ├── Forbidden            an API key that does not allow this
+    │   ├── TaskNotFound         a task that is not registered
+    │   ├── TaskConflict         somebody else wrote the task meanwhile
+    │   ├── TaskBusy             a task that is being fitted already
+    │   └── TasksReadOnly        tasks are not written here
     ├── RetryLater             the same request may succeed later
     │   ├── EngineUnavailable    no engine could be reached in time
     │   ├── EngineFailed         the engine raised, or answered nonsense
@@ -257,6 +261,53 @@ class Forbidden(CallerError):
 
     def __str__(self) -> str:
         return f"this API key does not allow {self.lacking}; ask who runs the service for one that does"
+
+
+class TaskNotFound(CallerError):
+    """No task is registered under this id."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
+
+    def __str__(self) -> str:
+        return f"no task {self.task[:64]!r} is registered; register it with POST /v1/tasks, or name none"
+
+
+class TaskConflict(CallerError):
+    """A task was written by somebody else since the caller last saw it; nothing was changed."""
+
+    def __init__(self, task: str, store_version: int, your_version: int) -> None:
+        super().__init__(task, store_version, your_version)
+        self.task, self.store_version, self.your_version = task, store_version, your_version
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.task!r} has version {self.store_version} and yours was made from "
+            f"{self.your_version}; look at it, then send x-precedent-replaces: {self.store_version}, or "
+            "replace=1 to replace it unseen"
+        )
+
+
+class TaskBusy(CallerError):
+    """A task that is being fitted; one fit at a time."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
+
+    def __str__(self) -> str:
+        return f"task {self.task!r} is being fitted; GET /v1/tasks/{self.task} shows how far it is"
+
+
+class TasksReadOnly(CallerError):
+    """This server does not write tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return "tasks are not written here (tasks.read_only); ask a server that may, or change the setting"
 
 
 class EngineUnavailable(RetryLater):

@@ -1,35 +1,49 @@
-"""From a request to a fresh decision, through the engine."""
+"""From a request to a fresh decision: what tables may answer is theirs, and the engine answers the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from core.cache.decision import Decision
+from core.consulting import Heard
 from core.contract.answers import write_answers
 from core.contract.request import Request
 from core.engines.base import Engine, Item, Reading
 from core.errors import EngineFailed, PrecedentError
 from core.identity import Identity
 
+NO_TABLES: Mapping[str, Heard] = {}
 
-async def infer(engine: Engine, key: bytes, request: Request, identity: Identity) -> Decision:
-    """Ask the engine and write down what it says. Times and epoch are the caller's to fill in.
+
+async def infer(
+    engine: Engine,
+    key: bytes,
+    request: Request,
+    identity: Identity,
+    heard: Mapping[str, Heard] = NO_TABLES,
+) -> Decision:
+    """Ask the engine what tables leave open, and write everything down.
+
+    Times and epoch are the caller's to fill in.
+
+    Args:
+        engine: the model.
+        key: of the request.
+        request: what is asked.
+        identity: whose request it is.
+        heard: question id -> what came of it, for the questions of registered tasks.
 
     Raises:
         EngineFailed: it raised, or what it said is no answer to this request.
         EngineUnavailable: it could not be reached.
     """
-    items = [Item(request.state, question, identity.tenant) for question in request.questions.values()]
-    readings = complete(await _ask(engine, items), len(items))
-    answers, margins = write_answers(request.questions, [reading.probabilities for reading in readings])
-    return Decision(
-        key=key,
-        model=engine.name,
-        answers=answers,
-        margins=margins,
-        input_tokens=sum(reading.input_tokens for reading in readings),
-        truncated=tuple(
-            name for name, reading in zip(request.questions, readings, strict=True) if reading.truncated
-        ),
-    )
+    left = [name for name in request.questions if _is_left(heard.get(name))]
+    items = [_item(name, request, identity, heard.get(name)) for name in left]
+    readings = dict(zip(left, complete(await _ask(engine, items), len(items)), strict=True)) if items else {}
+    return _written(engine.name, key, request, readings, heard)
+
+
+def tabled(model: str, key: bytes, request: Request, heard: Mapping[str, Heard]) -> Decision:
+    """The decision of a request whose every question was answered by a table."""
+    return _written(model, key, request, {}, heard)
 
 
 def complete(readings: Sequence[Reading | Exception], expected: int) -> list[Reading]:
@@ -46,6 +60,39 @@ def complete(readings: Sequence[Reading | Exception], expected: int) -> list[Rea
             raise _ours(reading) from reading
         whole.append(reading)
     return whole
+
+
+def _written(
+    model: str, key: bytes, request: Request, readings: Mapping[str, Reading], heard: Mapping[str, Heard]
+) -> Decision:
+    distributions = [
+        readings[name].probabilities if name in readings else heard[name].distribution or ()
+        for name in request.questions
+    ]
+    additions = {name: one.additions() for name, one in heard.items()}
+    answers, margins = write_answers(request.questions, distributions, additions)
+    versions = (one.table_version for one in heard.values())
+    return Decision(
+        key=key,
+        model=model,
+        answers=answers,
+        margins=margins,
+        input_tokens=sum(reading.input_tokens for reading in readings.values()),
+        truncated=tuple(name for name, reading in readings.items() if reading.truncated),
+        tasks=tuple(dict.fromkeys(one.part.task.record.id for one in heard.values())),
+        table_versions=tuple(dict.fromkeys(version for version in versions if version is not None)),
+        answered_by={name: one["answered_by"] for name, one in additions.items()},
+    )
+
+
+def _is_left(one: Heard | None) -> bool:
+    return one is None or one.distribution is None
+
+
+def _item(name: str, request: Request, identity: Identity, one: Heard | None) -> Item:
+    context = None if one is None else one.part.task.record.context
+    state = request.state if context is None else f"{context}\n\n{request.state}"
+    return Item(state, request.questions[name], identity.tenant)
 
 
 async def _ask(engine: Engine, items: Sequence[Item]) -> list[Reading | Exception]:

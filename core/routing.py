@@ -1,68 +1,54 @@
-"""Who answers: the store, or the engine. The whole policy, in the order in which it is asked.
+"""Who answers: the store, a table, or the engine. The whole policy, in the order in which it is asked.
 
     1. a decision in memory, found by the body itself     no parsing, no waiting
     2. a decision in memory, found by the request's key
     3. the flight for that key, if one is in the air
-    4. a decision in the store
-    5. another Router's computation of that key, if one is under way
-    6. the engine; what it says is stored, and the first decision stored is everybody's answer
+    4. a static table of its registered task, where the certificate covers the answer
+    5. a decision in the store
+    6. another Router's computation of that key, if one is under way
+    7. a table that needs a sentence vector, and the engine for what no table may answer
+
+What tables and engine say is stored, and the first decision stored is everybody's answer. A table's answer is
+offered to the store before it is given, which is the lookup as well.
 
 Evidence is checked before the first step and after the last: what rests on expired evidence is not replayed,
-not computed and not stored. A busy engine sheds new computations, and nothing that the first four steps can
+not computed and not stored. A busy engine sheds new computations, and nothing that the first five steps can
 answer.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import lru_cache
 
-from core.cache import envelope
 from core.cache.decision import Decision
 from core.cache.modes import CacheView
 from core.coalescing.client import Alone, Turns
+from core.consulting import EncodeTexts, Heard, Vector, ask_encoded, ask_static, is_complete
 from core.contract.batch import open_batch
 from core.contract.request import Contract, Opened, Request, open_body, read
 from core.contract.terms import PLAIN, Terms
 from core.engines.base import Engine
-from core.errors import EvidenceExpired, MalformedBody, NotCached, Overloaded, PrecedentError, RetryLater
+from core.errors import (
+    EngineUnavailable,
+    EvidenceExpired,
+    MalformedBody,
+    NotCached,
+    Overloaded,
+    PrecedentError,
+    RetryLater,
+)
 from core.flights import SingleFlight
 from core.identity import Identity, KeyOf, keyer
-from core.inference import infer
+from core.inference import infer, tabled
+from core.outcome import Outcome, Source, is_tabled, replayed, sealed, unsealed
 from core.spellings import Spellings
+from core.tasks.registry import Registry, TenantTasks
+from core.tasks.selection import Selection, select
 
 MAX_LANES = 10_000
-
-
-class Source(StrEnum):
-    """Where an answer came from, as `x_precedent.source` says it."""
-
-    REPLAY = "replay"
-    MODEL = "model"
-    COALESCED = "coalesced"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A decision, where it came from, and whether the store has it."""
-
-    decision: Decision
-    source: Source
-    stored: bool = True
-
-    def body(self, now: float, thresholds: Mapping[str, float] | None = None) -> bytes:
-        """The response body, with margins by the caller's own thresholds."""
-        if self.source is Source.REPLAY:
-            return self.decision.replay(now, thresholds)
-        return self.decision.first_reply(self.source, thresholds, stored=self.stored)
-
-    @property
-    def usage(self) -> tuple[int, int]:
-        """Input and output tokens of this call's own inference."""
-        return self.decision.usage(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +82,40 @@ class _Way:
     store: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request on its way to its first decision."""
+
+    request: Request
+    selection: Selection
+    lane: Lane
+    terms: Terms
+
+
+@dataclass(slots=True)
+class _Known:
+    """Keys of bodies seen while a tenant's tasks were these: other tasks may mean other keys."""
+
+    tasks: TenantTasks
+    keys: Spellings
+
+
+async def no_vectors(texts: Sequence[str]) -> Sequence[Vector]:
+    """Make no sentence vectors: nothing that could is deployed."""
+    raise EngineUnavailable("no encoder is deployed")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The registered tasks, and what asking their tables takes."""
+
+    registry: Registry
+    encode: EncodeTexts = no_vectors  # makes the sentence vectors that some tables need
+    answer_first: bool = (
+        False  # give a table's answer before the store has said whether there is an earlier one
+    )
+
+
 class Decider:
     """Settle requests.
 
@@ -107,9 +127,10 @@ class Decider:
         turns: coordinates with other processes; nobody else computes when left out.
         admission: how much may wait, and how long.
         tenant_caches: the cache as tenants with a mode of their own see it.
+        tables: the registered tasks and what their tables need; none when left out.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each is a part of its own
         self,
         contract: Contract,
         engine: Engine,
@@ -118,6 +139,8 @@ class Decider:
         turns: Turns | None = None,
         admission: Admission | None = None,
         tenant_caches: Mapping[str, CacheView] | None = None,
+        *,
+        tables: Tables | None = None,
     ) -> None:
         self._contract = contract
         self._engine = engine
@@ -129,6 +152,9 @@ class Decider:
             self._admission.deadline_s, self._admission.max_waiting_per_key, is_worth_another_try
         )
         self._spellings = Spellings()
+        self._tables = tables or Tables(Registry())
+        self._known: dict[str, _Known] = {}  # by tenant
+        self._settling: set[asyncio.Task[None]] = set()
         self._computing = 0
         self.coalesced: Counter[str] = Counter()  # by tenant
 
@@ -138,6 +164,12 @@ class Decider:
             return Lane(identity, keyer(identity, engine.fingerprint), seen)
 
         self.lane = lane
+
+        @lru_cache(MAX_LANES)
+        def key_of_task(identity: Identity, task: str) -> KeyOf:
+            return keyer(identity, engine.fingerprint, task)
+
+        self._key_of_task = key_of_task
 
     def replay(self, body: bytes, lane: Lane, now: float, terms: Terms = PLAIN) -> Decision | None:
         """The decision in memory for this body. Where there is one, there was a valid request.
@@ -164,26 +196,48 @@ class Decider:
         """
         _refuse_expired_evidence(terms, self._clock())
         opened = open_body(body)
-        self._spellings.learn(body, opened.compact, lane.key_of(opened.compact), lane.key_of)
-        return await self.settle(opened, lane, terms)
+        tasks = self._tables.registry.of(lane.identity.tenant)
+        opened, selection = select(opened, tasks)
+        key = self._key(opened, selection, lane)
+        if tasks is not None:
+            if selection.warning is None:  # who is to be warned is warned every time
+                self._known_to(lane, tasks).remember(lane.key_of(body), key)
+        else:
+            self._spellings.learn(body, opened.compact, key, lane.key_of)
+        return await self._settle(key, opened, selection, lane, terms)
 
     async def settle(self, opened: Opened, lane: Lane, terms: Terms = PLAIN) -> Outcome:
         """Do what `decide` does, for a body that was decoded before."""
+        opened, selection = select(opened, self._tables.registry.of(lane.identity.tenant))
+        return await self._settle(self._key(opened, selection, lane), opened, selection, lane, terms)
+
+    def _key(self, opened: Opened, selection: Selection, lane: Lane) -> bytes:
+        key_of = lane.key_of if selection.task is None else self._key_of_task(lane.identity, selection.task)
+        return key_of(opened.compact)
+
+    async def _settle(
+        self, key: bytes, opened: Opened, selection: Selection, lane: Lane, terms: Terms
+    ) -> Outcome:
+        outcome = await self._settle_unwarned(key, opened, selection, lane, terms)
+        return outcome if selection.warning is None else replace(outcome, warning=selection.warning)
+
+    async def _settle_unwarned(
+        self, key: bytes, opened: Opened, selection: Selection, lane: Lane, terms: Terms
+    ) -> Outcome:
         now = self._clock()
         _refuse_expired_evidence(terms, now)
-        key = lane.key_of(opened.compact)
         decision = None if terms.no_cache else lane.cache.peek(key, now)
         if decision is not None and _is_young(decision, terms, now):
-            return _replayed(decision)
+            return replayed(decision)
         request = read(opened, self._contract)
         if decision is None and _is_picky(terms):
             decision = await lane.cache.get(key, lane.identity, now, request.questions)
             if decision is not None and _is_young(decision, terms, now):
-                return _replayed(decision)
+                return replayed(decision)
         if terms.only_if_cached:
             raise NotCached
         way = _Way(key, decision is None and not terms.no_cache, not terms.no_store)
-        return await self._fly(way, request, lane, terms)
+        return await self._fly(way, _Asked(request, selection, lane, terms))
 
     async def decide_batch(
         self, body: bytes, lane: Lane, terms: Terms = PLAIN
@@ -213,13 +267,25 @@ class Decider:
     def forget_spellings(self) -> None:
         """Meet every spelling as if for the first time."""
         self._spellings.forget()
+        self._known.clear()
 
     async def drain(self) -> None:
         """Wait for every computation in progress."""
         await self._flights.drain()
+        await asyncio.gather(*self._settling)
+
+    def _known_to(self, lane: Lane, tasks: TenantTasks) -> Spellings:
+        known = self._known.get(lane.identity.tenant)
+        if known is None or known.tasks is not tasks:
+            known = self._known[lane.identity.tenant] = _Known(tasks, Spellings())
+        return known.keys
 
     def _peek(self, body: bytes, lane: Lane, now: float) -> Decision | None:
         digest = lane.key_of(body)
+        tasks = self._tables.registry.of(lane.identity.tenant)
+        if tasks is not None:
+            remembered = self._known_to(lane, tasks).remembered(digest)
+            return None if remembered is None else lane.cache.peek(remembered, now)
         decision = lane.cache.peek(digest, now)
         if decision is not None:
             return decision
@@ -231,47 +297,77 @@ class Decider:
             raise part
         return await self.settle(part, lane, terms)
 
-    async def _fly(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
-        landed = await self._flights.run(way, lambda: self._work(way, request, lane, terms))
+    async def _fly(self, way: _Way, asked: _Asked) -> Outcome:
+        lane = asked.lane
+        landed = await self._flights.run(way, lambda: self._work(way, asked))
         if landed.joined and not lane.cache.allows(landed.value.decision, lane.identity):
             # It was begun before a purge, and this caller may have come after it.
-            landed = await self._flights.run(way, lambda: self._work(way, request, lane, terms))
+            landed = await self._flights.run(way, lambda: self._work(way, asked))
         outcome = landed.value
-        if landed.joined and outcome.source is Source.MODEL:
+        if landed.joined and outcome.source in (Source.MODEL, Source.TABLE):
             outcome = replace(outcome, source=Source.COALESCED)
         self.coalesced[lane.identity.tenant] += outcome.source is Source.COALESCED
         return outcome
 
-    async def _work(self, way: _Way, request: Request, lane: Lane, terms: Terms) -> Outcome:
-        epoch = lane.cache.epoch  # read before the work: a purge from now on must reach what comes of it
+    async def _work(self, way: _Way, asked: _Asked) -> Outcome:
+        epoch = (
+            asked.lane.cache.epoch
+        )  # read before the work: a purge from now on must reach what comes of it
+        request = asked.request
+        heard = ask_static(asked.selection, request.state, request.questions) if asked.selection.parts else {}
+        if heard and is_complete(heard, request.questions):
+            fresh = tabled(self._engine.name, way.key, request, heard)
+            return await self._keep_tabled(way, fresh, asked, epoch)
         if not way.look_up or not way.store:
-            return await self._work_apart(way, request, lane, terms, epoch)
-        stored = await self._stored(way, request, lane)
+            return await self._work_apart(way, asked, heard, epoch)
+        stored = await self._stored(way, asked)
         if stored is not None:
             return stored
-        return await self._take_turn(way, request, lane, terms, epoch)
+        return await self._take_turn(way, asked, heard, epoch)
 
-    async def _take_turn(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
+    async def _keep_tabled(self, way: _Way, made: Decision, asked: _Asked, epoch: int) -> Outcome:
+        """Offer a table's decision to the store, which is the lookup as well."""
+        if not way.look_up or not way.store:
+            return await self._keep(way, made, asked, epoch)
+        fresh = self._stamped(made, asked, epoch)
+        cache, identity = asked.lane.cache, asked.lane.identity
+        if self._tables.answer_first:
+            self._settle_later(fresh, asked.lane)
+            return Outcome(fresh, Source.TABLE, stored=False)
+        added = await cache.add_first(fresh, identity, fresh.stored_at)
+        if added.won:
+            return Outcome(added.decision, Source.TABLE, added.stored)
+        return replayed(added.decision)
+
+    def _settle_later(self, fresh: Decision, lane: Lane) -> None:
+        async def settle() -> None:
+            await lane.cache.add_first(fresh, lane.identity, fresh.stored_at)
+
+        task = asyncio.create_task(settle())
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _take_turn(self, way: _Way, asked: _Asked, heard: Mapping[str, Heard], epoch: int) -> Outcome:
         async with self._turns.turn(way.key) as turn:
-            adopted = self._adopted(turn.answer, way, lane)
+            adopted = self._adopted(turn.answer, way, asked.lane)
             if adopted is not None:
                 return adopted
             # It may have landed between the lookup and the turn.
-            outcome = await self._stored(way, request, lane) if self._is_shared else None
+            outcome = await self._stored(way, asked) if self._is_shared else None
             if outcome is None:
                 with self._admitted():  # who waits for another process takes no place in this one
-                    outcome = await self._compute(way, request, lane, terms, epoch)
-            turn.settle(sealed(outcome, lane.identity.tenant))
+                    outcome = await self._compute(way, asked, heard, epoch)
+            turn.settle(sealed(outcome, asked.lane.identity.tenant))
             return outcome
 
-    async def _work_apart(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
+    async def _work_apart(self, way: _Way, asked: _Asked, heard: Mapping[str, Heard], epoch: int) -> Outcome:
         """Compute for callers whom a shared decision does not serve, or who leave none behind."""
         if way.look_up:
-            stored = await self._stored(way, request, lane)
+            stored = await self._stored(way, asked)
             if stored is not None:
                 return stored
         with self._admitted():
-            return await self._compute(way, request, lane, terms, epoch)
+            return await self._compute(way, asked, heard, epoch)
 
     def _adopted(self, answer: bytes | None, way: _Way, lane: Lane) -> Outcome | None:
         """What another process settled, unless it began before a purge that this one knows."""
@@ -292,39 +388,35 @@ class Decider:
         finally:
             self._computing -= 1
 
-    async def _stored(self, way: _Way, request: Request, lane: Lane) -> Outcome | None:
-        decision = await lane.cache.get(way.key, lane.identity, self._clock(), request.questions)
-        return None if decision is None else _replayed(decision)
+    async def _stored(self, way: _Way, asked: _Asked) -> Outcome | None:
+        lane = asked.lane
+        decision = await lane.cache.get(way.key, lane.identity, self._clock(), asked.request.questions)
+        return None if decision is None else replayed(decision)
 
-    async def _compute(self, way: _Way, request: Request, lane: Lane, terms: Terms, epoch: int) -> Outcome:
-        inferred = await infer(self._engine, way.key, request, lane.identity)
-        now = self._clock()
-        fresh = replace(inferred, stored_at=now, last_expiry=terms.evidence_valid_until, epoch=epoch)
+    async def _compute(self, way: _Way, asked: _Asked, heard: Mapping[str, Heard], epoch: int) -> Outcome:
+        request, selection = asked.request, asked.selection
+        if len(heard) < len(selection.parts):
+            encoded = await ask_encoded(selection, request.state, request.questions, self._tables.encode)
+            heard = {**heard, **encoded}
+        inferred = await infer(self._engine, way.key, request, asked.lane.identity, heard)
+        return await self._keep(way, inferred, asked, epoch)
+
+    async def _keep(self, way: _Way, made: Decision, asked: _Asked, epoch: int) -> Outcome:
+        fresh = self._stamped(made, asked, epoch)
+        source = Source.TABLE if is_tabled(fresh) else Source.MODEL
         if not way.store:
-            return Outcome(fresh, Source.MODEL, stored=False)
-        added = await lane.cache.add(fresh, lane.identity, now)
+            return Outcome(fresh, source, stored=False)
+        added = await asked.lane.cache.add(fresh, asked.lane.identity, fresh.stored_at)
         if added.won:
-            return Outcome(added.decision, Source.MODEL, added.stored)
+            return Outcome(added.decision, source, added.stored)
         if way.look_up:
-            return _replayed(added.decision)
+            return replayed(added.decision)
         # Asked for afresh: the caller gets what was computed, and the precedent stands.
-        return Outcome(fresh, Source.MODEL, stored=False)
+        return Outcome(fresh, source, stored=False)
 
-
-def _replayed(decision: Decision) -> Outcome:
-    return Outcome(decision, Source.REPLAY, decision.is_stored)
-
-
-def sealed(outcome: Outcome, tenant: str) -> bytes:
-    """An outcome as it travels to those who wait in other processes; empty when it is too large for that."""
-    value = envelope.encode(outcome.decision, tenant)
-    return b"" if value is None else (b"+" if outcome.stored else b"-") + value
-
-
-def unsealed(value: bytes, key: bytes, tenant: str) -> Outcome | None:
-    """What travelled; None when it is not a decision about `key` of `tenant`."""
-    found = envelope.decode(value[1:], key, tenant)
-    return Outcome(found, Source.COALESCED, value[:1] == b"+") if isinstance(found, Decision) else None
+    def _stamped(self, made: Decision, asked: _Asked, epoch: int) -> Decision:
+        deadline = asked.terms.evidence_valid_until
+        return replace(made, stored_at=self._clock(), last_expiry=deadline, epoch=epoch)
 
 
 def _outcome_or_error(settled: Outcome | BaseException) -> Outcome | PrecedentError:

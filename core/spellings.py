@@ -33,19 +33,24 @@ class Spellings:
             key = key_of(open_body(body).compact)
         except MalformedBody:
             return None
-        self._remember(digest, key)
+        self.remember(digest, key)
         return key
 
     def learn(self, body: bytes, compact: bytes, key: bytes, key_of: KeyOf) -> None:
         """Remember the key of a body that was decoded on the way to its request."""
         if compact != body:
-            self._remember(key_of(body), key)
+            self.remember(key_of(body), key)
+
+    def remembered(self, digest: bytes) -> bytes | None:
+        """The key that was remembered for a body with this digest."""
+        return self._keys.get(digest)
+
+    def remember(self, digest: bytes, key: bytes) -> None:
+        """Remember the key of the body with this digest."""
+        if len(self._keys) >= MAX_REMEMBERED:
+            del self._keys[next(iter(self._keys))]
+        self._keys[digest] = key
 
     def forget(self) -> None:
         """Meet every spelling as if for the first time."""
         self._keys.clear()
-
-    def _remember(self, digest: bytes, key: bytes) -> None:
-        if len(self._keys) >= MAX_REMEMBERED:
-            del self._keys[next(iter(self._keys))]
-        self._keys[digest] = key

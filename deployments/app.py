@@ -10,6 +10,7 @@ from ray.serve.deployment import Application, Deployment
 from core.engines.registry import describe
 from deployments.check import refuse_misspelt
 from deployments.coalescer import coalescer_actors
+from deployments.fast_table import FastTable, encoder_here
 from deployments.model import Model
 from deployments.paths import absolute_store
 from deployments.router import Router
@@ -18,6 +19,7 @@ from deployments.settings import AppConfig
 START_ATTEMPTS = 3  # what keeps a replica from starting is rarely gone by the twentieth time, Serve's default
 MAX_BACKOFF_S = 0.05  # between looks at full Models; Serve's half second leaves them idle most of the time
 DRAIN_POLL_S = 0.5
+IDLE_S = 600.0  # a FastTable replica that nobody asks for so long goes
 SHUTDOWN_MARGIN_S = 5.0  # beyond the longest computation, for what is written afterwards
 
 
@@ -33,7 +35,11 @@ def build(config: AppConfig) -> Application:
     spec = config.engine.spec()
     engine = describe(spec)
     model = _model(config).bind(spec, engine.fingerprint)
-    return _router(config).bind(config, engine, model)
+    encoder = encoder_here(spec.model_dir)
+    if encoder is None:  # no model was prepared, so no table can read its vectors
+        return _router(config).bind(config, engine, model, None, None)
+    fast_table = _fast_table(config).bind(spec.model_dir, encoder, config.fast_table.threads)
+    return _router(config).bind(config, engine, model, encoder, fast_table)
 
 
 def _router(config: AppConfig) -> Deployment:
@@ -62,3 +68,23 @@ def _model(config: AppConfig) -> Deployment:
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
         graceful_shutdown_timeout_s=config.deadline_s + SHUTDOWN_MARGIN_S,
     )(Model)
+
+
+def _fast_table(config: AppConfig) -> Deployment:
+    wanted = config.fast_table
+    return serve.deployment(
+        name="FastTable",
+        autoscaling_config={
+            "min_replicas": wanted.min_replicas,
+            "initial_replicas": wanted.min_replicas,
+            "max_replicas": wanted.max_replicas,
+            "target_ongoing_requests": max(1, wanted.max_ongoing_requests // 8),
+            "downscale_delay_s": IDLE_S,
+        },
+        max_ongoing_requests=wanted.max_ongoing_requests,
+        request_router_config={"max_backoff_s": MAX_BACKOFF_S},
+        ray_actor_options={"num_cpus": wanted.num_cpus},
+        max_constructor_retry_count=START_ATTEMPTS,
+        graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
+        graceful_shutdown_timeout_s=config.deadline_s + SHUTDOWN_MARGIN_S,
+    )(FastTable)

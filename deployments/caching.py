@@ -2,10 +2,11 @@
 
 from core.cache.decision import Decision
 from core.contract.terms import Terms
-from core.routing import Outcome, Source
+from core.outcome import Outcome, Source
 from deployments.http_errors import Headers
 
 CACHE_NAME = b"precedent"
+WARNING = b"x-precedent-warning"
 
 
 def replay_headers(decision: Decision, now: float) -> Headers:
@@ -18,6 +19,13 @@ def replay_headers(decision: Decision, now: float) -> Headers:
 
 def outcome_headers(outcome: Outcome, terms: Terms, now: float) -> Headers:
     """The headers of an answer that was waited for."""
+    headers = _status_headers(outcome, terms, now)
+    if outcome.warning is not None:
+        headers.append((WARNING, outcome.warning.encode()))
+    return headers
+
+
+def _status_headers(outcome: Outcome, terms: Terms, now: float) -> Headers:
     if outcome.source is Source.REPLAY:
         return replay_headers(outcome.decision, now)
     status = CACHE_NAME + (b"; fwd=request" if terms.no_cache else b"; fwd=miss")

@@ -13,7 +13,8 @@ from typing import Any
 from core.contract.terms import PLAIN, Terms, read_terms
 from core.errors import ClientLeft, PrecedentError, UnsupportedMediaType
 from core.identity import Identity
-from core.routing import Decider, Lane, Outcome
+from core.outcome import Outcome
+from core.routing import Decider, Lane
 from deployments.auth import Callers, Right
 from deployments.bodies import BodyLimits, Receive, read_body
 from deployments.caching import outcome_headers, replay_headers

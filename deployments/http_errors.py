@@ -33,6 +33,10 @@ from core.errors import (
     Problem,
     StateTooLong,
     StoreUnavailable,
+    TaskBusy,
+    TaskConflict,
+    TaskNotFound,
+    TasksReadOnly,
     UnknownModel,
     UnsupportedEncoding,
     UnsupportedFeature,
@@ -79,6 +83,10 @@ MEANING: dict[type[PrecedentError], Meaning] = {
     WrongCredentials: Meaning(401, "authentication_error", _HOW_TO_AUTHENTICATE),
     AmbiguousCredentials: Meaning(400, "authentication_error"),
     Forbidden: Meaning(403, "authentication_error"),
+    TaskNotFound: Meaning(404, "not_found"),
+    TaskConflict: Meaning(409, "api_usage_error"),
+    TaskBusy: Meaning(409, "api_usage_error", _RETRY),
+    TasksReadOnly: Meaning(409, "api_usage_error"),
     EngineUnavailable: Meaning(503, "overloaded_error", _RETRY),
     EngineFailed: Meaning(503, "upstream_error", _RETRY),
     DeadlineExceeded: Meaning(503, "overloaded_error", _RETRY),
@@ -130,7 +138,12 @@ def _detail(error: PrecedentError, meaning: Meaning) -> Any:  # noqa: ANN401
         return [_problem(problem) for problem in error.problems[:MAX_PROBLEMS]]
     if isinstance(error, OperatorError):
         return {"error_type": meaning.error_type, "message": "the service is misconfigured; see its log"}
-    return {"error_type": meaning.error_type, "message": str(error)}
+    if isinstance(error, TaskConflict):
+        versions = {"store_version": error.store_version, "your_version": error.your_version}
+        more = {"kind": "version_conflict", "task": error.task, **versions}
+    else:
+        more = {}
+    return {"error_type": meaning.error_type, "message": str(error), **more}
 
 
 def _problem(problem: Problem) -> dict[str, Any]:

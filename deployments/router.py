@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from ray.serve.handle import DeploymentHandle
 
 from core.cache.cache import DecisionCache, Limits
@@ -21,22 +21,32 @@ from core.cache.modes import Mode, view
 from core.cache.stores import REPLY_S, open_store
 from core.contract.request import Contract
 from core.engines.registry import EngineIdentity
-from core.routing import Admission, Decider
+from core.errors import StoreUnavailable
+from core.routing import Admission, Decider, Tables, no_vectors
+from core.tasks.registry import Registry
+from core.tasks.stores import open_task_store
 from deployments.auth import Callers, Keys, Open
 from deployments.bodies import BodyLimits
 from deployments.cache_routes import cache_routes
 from deployments.check import refuse_open_doors
 from deployments.coalescer import connect
+from deployments.fast_table import RemoteEncoder
 from deployments.http import AsgiApp, HttpApp
 from deployments.ingress import ingress_warnings, listening_host
 from deployments.pages import ServedModel, build_pages
+from deployments.paths import CHECKOUT
 from deployments.remote_engine import RemoteEngine
 from deployments.settings import AppConfig
+from deployments.tables_on_node import TablesOnNode
+from deployments.task_routes import TaskLimits, task_routes
+from deployments.task_sync import TaskSync
+from deployments.teaching import Teaching, means_of
 
 log = logging.getLogger("ray.serve.precedent")  # its parent writes the replica's log file
 
 PROBE_TIMEOUT_S = 1.0
 KEYS_RELOAD_S = 1.0
+TABLES_DIR = ".precedent/tables"  # in the checkout, on every node
 
 
 class Router:
@@ -46,12 +56,21 @@ class Router:
         config: the app's settings.
         engine: the engine that every Model replica must have loaded.
         model: reaches the Model replicas.
+        encoder: digest of the encoder that every FastTable replica must have loaded; None without any.
+        fast_table: reaches the FastTable replicas; None without any.
 
     Raises:
         SettingsError: other machines can reach the ingress, and there are no API keys; or a wrong keys file.
     """
 
-    def __init__(self, config: AppConfig, engine: EngineIdentity, model: "DeploymentHandle[Any]") -> None:
+    def __init__(
+        self,
+        config: AppConfig,
+        engine: EngineIdentity,
+        model: "DeploymentHandle[Any]",
+        encoder: str | None = None,
+        fast_table: "DeploymentHandle[Any] | None" = None,
+    ) -> None:
         refuse_open_doors(listening_host(), config)
         for warning in ingress_warnings(os.environ):
             log.warning(warning)
@@ -69,6 +88,16 @@ class Router:
             Limits(memory_entries=config.cache.l1_entries),
             Guarding(deadline_s=config.cache.store_deadline_s),
         )
+        self._registry = Registry()
+        self._task_store = open_task_store(config.tasks.store or config.store)
+        tables = TablesOnNode(CHECKOUT / TABLES_DIR, self._task_store)
+        self._sync = TaskSync(self._task_store, self._registry, tables, encoder)
+        vectors = (
+            None
+            if fast_table is None
+            else RemoteEncoder(fast_table.encode.remote, config.fast_table.deadline_s)
+        )
+        self._teaching = Teaching(self._task_store, self._sync, means_of(config, self._remote, vectors))
         self._coalescer = connect(config.coalescer.bounds(), config.coalescer.shards)
         self._decider = Decider(
             contract=Contract(
@@ -86,6 +115,11 @@ class Router:
             tenant_caches={
                 tenant: view(self._cache, Mode(mode)) for tenant, mode in config.cache.tenant_modes.items()
             },
+            tables=Tables(
+                self._registry,
+                no_vectors if vectors is None else vectors.encode,
+                answer_first=config.tasks.settle == "async",
+            ),
         )
 
     def __serve_build_asgi_app__(self) -> AsgiApp:
@@ -97,6 +131,7 @@ class Router:
         )
         pages = build_pages(version("precedent"), served, callers, self._readiness, self._lifespan)
         pages.include_router(cache_routes(self._cache, callers, self._coalesced, self._under_way))
+        pages.include_router(self._task_routes(callers))
         return HttpApp(
             decider=self._decider,
             pages=pages,
@@ -106,22 +141,44 @@ class Router:
             clock=time.time,
         )
 
+    def _task_routes(self, callers: Callers) -> APIRouter:
+        wanted, limits = self._config.tasks, self._config.limits
+        about = {"engine": self._engine.name, "fingerprint": self._engine.fingerprint}
+        return task_routes(
+            self._registry,
+            self._teaching,
+            callers,
+            TaskLimits(
+                BodyLimits(wanted.max_body_bytes, limits.receive_s),
+                wanted.max_examples,
+                limits.max_state_chars,
+                wanted.register_wait_s,
+                wanted.read_only,
+            ),
+            about,
+        )
+
     @asynccontextmanager
     async def _lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
         # Opening a file may take longer than a request should wait for the store.
         await self._cache.count(time.time())
+        with contextlib.suppress(StoreUnavailable):  # they are read as soon as it answers
+            await self._sync.refresh()
         chores = [
             asyncio.create_task(self._cache.keep_up(time.time)),
+            asyncio.create_task(self._sync.keep_up(self._config.tasks.poll_s)),
             asyncio.create_task(self._reload_keys()),
         ]
         yield
         await self._decider.drain()
+        await self._teaching.drain()
         await self._coalescer.close()
         for chore in chores:
             chore.cancel()
         await asyncio.wait(chores)
         await self._cache.maintain(time.time())
         await self._cache.close()
+        await self._task_store.close()
 
     async def _reload_keys(self) -> None:
         while self._keys is not None:

@@ -154,6 +154,39 @@ class AdmissionSettings(Settings):
     max_waiting_per_key: int = Field(1_000, ge=1)  # callers of one of them
 
 
+class TasksSettings(Settings):
+    """Recurring questions, and what teaching them may use."""
+
+    store: str | None = None  # None: where the decisions are
+    read_only: bool = False  # serve tasks, and refuse to write them
+    settle: Literal["sync", "async"] = "sync"  # async: a table's answer is given before the store was asked
+    poll_s: Fraction = 1.0  # how often the task store is asked what is new
+    register_wait_s: float = Field(8.0, ge=0, allow_inf_nan=False)  # then a registration is answered with 202
+    max_examples: int = Field(100_000, ge=1)
+    max_body_bytes: int = Field(64 * 1024 * 1024, ge=1_024, le=256 * 1024 * 1024)
+    max_fits: int = Field(2, ge=1)  # at a time, of one Router
+
+
+class FastTableDeploymentSettings(Settings):
+    """The replicas that make sentence vectors; started when the first table needs them."""
+
+    min_replicas: int = Field(0, ge=0)
+    max_replicas: int = Field(2, ge=1)
+    num_cpus: Fraction = 0.5
+    threads: int = Field(1, ge=1, le=256)
+    max_ongoing_requests: int = Field(64, ge=1)
+    deadline_s: Fraction = 1.0  # after it the engine is asked instead
+
+    @model_validator(mode="after")
+    def _the_range_is_one(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(
+                f"min_replicas={self.min_replicas} is above max_replicas={self.max_replicas}; raise the one or "
+                "lower the other"
+            )
+        return self
+
+
 class AppConfig(Settings):
     """Everything that `serve_config.yaml` may say about Precedent."""
 
@@ -169,6 +202,8 @@ class AppConfig(Settings):
     admission: AdmissionSettings = AdmissionSettings()
     router: RouterSettings = RouterSettings()
     model: ModelSettings = ModelSettings()
+    tasks: TasksSettings = TasksSettings()
+    fast_table: FastTableDeploymentSettings = FastTableDeploymentSettings()
     settings_file: str | None = None  # the file these settings came from, read again for Ray's own names
 
     def model_names(self, engine: str) -> tuple[str, ...]:

@@ -128,6 +128,19 @@ class DecisionCache:
             self._tallies[identity.tenant].conflicts += 1
         return added
 
+    async def add_first(self, decision: Decision, identity: Identity, now: float) -> Added:
+        """Look up and store in one round trip, for a decision that cost nothing to make.
+
+        Does what `add` does; one that was there before counts as a hit, not as a lost race.
+        """
+        if self._purging.is_due(now):
+            await self.refresh_fences(now, only_if_due=True)
+        added = await self.settle(decision, identity, now)
+        tally = self._tallies[identity.tenant]
+        tally.misses += added.won
+        tally.hits_store += not added.won
+        return added
+
     async def settle(self, decision: Decision, identity: Identity, now: float) -> Added:
         """Do what `add` does, without counting a lost race."""
         asked = Asked(decision.key, identity, now, self._tallies[identity.tenant])

@@ -113,9 +113,16 @@ def margins(answers: Mapping[str, Any], thresholds: Mapping[str, float] | None =
 
 
 def write_answers(
-    questions: Mapping[str, Question], distributions: Iterable[Sequence[float]]
+    questions: Mapping[str, Question],
+    distributions: Iterable[Sequence[float]],
+    additions: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[bytes, dict[str, float]]:
     """Write the `answers` of a response, with the margin of each.
+
+    Args:
+        questions: by id.
+        distributions: one per question, in their order.
+        additions: more members for the answers of some questions, by id.
 
     Raises:
         EngineFailed: a distribution that is none: wrong length, not finite, outside [0, 1], or sum not 1.
@@ -125,6 +132,8 @@ def write_answers(
     for (name, question), distribution in zip(questions.items(), distributions, strict=True):
         check(question, distribution)
         answers[name] = answer(question, distribution)
+        if additions and name in additions:
+            answers[name] |= additions[name]
         by_question[name] = _rounded(margin(distribution))
     return encode(answers), by_question
 

@@ -60,6 +60,22 @@ def text_of(value: Any) -> str:  # noqa: ANN401  a JSON string, object or array
     return value if isinstance(value, str) else encode(value).decode()
 
 
+def asked_as(raw: Any) -> bytes | None:  # noqa: ANN401  any JSON value
+    """What makes a question the one it is, as bytes: equal for the same question in another spelling.
+
+    The order of options and levels counts; that of other members, and members that nobody reads, do not. None
+    for what is no question.
+    """
+    if not isinstance(raw, dict):
+        return None
+    kind, criteria = raw.get("type"), raw.get("criteria")
+    if kind == "noul" and isinstance(criteria, dict):
+        criteria = [criteria.get("true"), criteria.get("false")]
+    elif kind == "noul":
+        criteria = [None, None]
+    return encode([kind, raw.get("instructions"), criteria])
+
+
 class QuestionReader:
     """Read the questions of one body, collecting every problem instead of stopping at the first."""
 

@@ -94,3 +94,9 @@ def fingerprint_of(manifest: Manifest, profile: Profile) -> str:
         "readout": READOUT_VERSION,
     }
     return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def encoder_digest_of(manifest: Manifest) -> str:
+    """Digest of everything in an encoder that can move a vector: what a table over its vectors was made for."""
+    parts = {"files": manifest.files, "max_tokens": MAX_TOKENS}
+    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()

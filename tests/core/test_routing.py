@@ -31,7 +31,8 @@ from core.errors import (
 )
 from core.identity import Identity
 from core.inference import complete
-from core.routing import Admission, Decider, Lane, Source
+from core.outcome import Source
+from core.routing import Admission, Decider, Lane
 
 ME = Identity("acme", "app")
 NOUL = {"type": "noul", "instructions": "Is it so?"}

@@ -14,7 +14,8 @@ from core.contract.request import Contract
 from core.contract.strict_json import encode
 from core.engines.fake import FakeEngine
 from core.identity import Identity
-from core.routing import Decider, Source
+from core.outcome import Source
+from core.routing import Decider
 from tests.core.cache.servers import Server, valkey
 
 ME = Identity("acme", "app")

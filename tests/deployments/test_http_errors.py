@@ -55,7 +55,12 @@ class TestEachError:
                 assert isinstance(problem["msg"], str)
                 assert isinstance(problem["type"], str)
         else:
-            assert detail.keys() == {"error_type", "message"}
+            more = (
+                {"kind", "task", "store_version", "your_version"}
+                if type(error) is errors.TaskConflict
+                else set()
+            )
+            assert detail.keys() == {"error_type", "message"} | more
             assert re.fullmatch("[a-z_]+", detail["error_type"])
             assert detail["message"]
 
