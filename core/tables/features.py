@@ -13,8 +13,7 @@ FEATURES_VERSION: Final = "tokens and hashed neighbours/1"
 PAIR_BITS: Final = 18
 PAIR_SLOTS: Final = 1 << PAIR_BITS
 
-_FIRST: Final = np.int64(0x9E3779B1)  # odd, so that every bit of a token reaches the slot
-_SECOND: Final = np.int64(0x85EBCA77)
+_SPREAD: Final = np.int64(0x9E3779B1)  # odd, so that no two tokens before one other share a slot
 _MASK: Final = np.int64(PAIR_SLOTS - 1)
 
 Ids = npt.NDArray[np.int64]
@@ -35,10 +34,9 @@ def featurize(ids: npt.NDArray[np.integer], size: int) -> Ids:
     features = np.empty(2 * n - 1 if n else 0, np.int64)
     features[:n] = ids
     if n > 1:
-        tokens, pairs = features[:n], features[n:]
-        np.multiply(tokens[:-1], _FIRST, pairs)
-        pairs += tokens[1:] * _SECOND
-        pairs >>= 7
+        pairs = features[n:]
+        np.multiply(features[: n - 1], _SPREAD, pairs)
+        pairs += features[1:n]
         pairs &= _MASK
         pairs += size
     return features

@@ -19,7 +19,9 @@ from core.tables.tokens import Tokens
 
 ENGLISH: Final = "english"
 HUB_NAMES: Final = {"multilingual": "minishlab/potion-multilingual-128M"}
-RECIPE: Final = "PLACEHOLDER"
+SOURCE_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Digest of the encoder's weights: those of the embedded model."""
+RECIPE: Final = f"mean over [CLS] token [SEP], 256 components, SIF 1e-4, float16, of {SOURCE_SHA256}/1"
 """What the distilled vectors are made of and how. A change of it is a new folder."""
 FOLDER: Final = blake2b(RECIPE.encode(), digest_size=8).hexdigest()
 TOKENIZER_FILE: Final = "tokenizer.json"

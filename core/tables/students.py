@@ -1,5 +1,6 @@
 """Students: each turns labelled texts into a table, with out-of-fold verdicts on the same texts."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -23,7 +24,7 @@ from core.tables.fit import (
     temperature,
 )
 from core.tables.static_vectors import StaticVectors
-from core.tables.table import Table, known_enough, margin_of
+from core.tables.table import Table, known_enough
 from core.tables.teaching import FITS, Teaching
 from core.tables.tokens import Tokens
 from core.tables.verdict import Verdict
@@ -93,7 +94,7 @@ class StaticStudent:
         model, scores, by = lesson.learn(dense * scale, taught, progress)
         # The vectors give a row to tokens that no example has, so every token has one.
         pairs = lesson.learned >= len(vectors)
-        rows = vectors @ (model.of_dense * scale)
+        rows: Floats = vectors @ (model.of_dense * scale)
         rows[lesson.learned[~pairs]] += lesson.rows(model)[~pairs]
         additive = Additive(
             np.concatenate((np.arange(len(vectors)), lesson.learned[pairs])),
@@ -194,9 +195,10 @@ class _Lesson:
         """Verdicts from out-of-fold scores, in the order in which the examples came."""
         whole = np.zeros((len(scores), self._options))
         whole[:, self._present] = softmax(scores)
-        verdicts = [Verdict((), float("nan"))] * len(scores)
+        verdicts = [Verdict((), math.nan)] * len(scores)
         for place, ids, row in zip(self._order, self._ids, whole.tolist(), strict=True):
-            confidence = margin_of(row) if known_enough(self._known, ids) else float("nan")
+            second, first = sorted(row)[-2:]
+            confidence = first - second if known_enough(self._known, ids) else math.nan
             verdicts[place] = Verdict(tuple(row), confidence)
         return verdicts
 

@@ -1,13 +1,13 @@
 """A fitted student as it serves: a row of whole numbers per feature, added up and made into probabilities.
 
-A decision is: the text's features, their rows, the sum of the rows, a softmax. The rows are 16-bit numbers with
-one step size, so that their sum is exact: it depends neither on the order of the features nor on threads or the
-processor. (Half-precision rows take three times as long to add up; 8-bit rows with a scale each need a product
-whose last bits depend on the library.)
+A decision is: the text's features, their rows, the sum of the rows, a softmax. The rows are 16-bit numbers
+with one step size, so that their sum is exact: it depends neither on the order of the features nor on threads
+or the processor. (Half-precision rows take three times as long to add up; 8-bit rows with a scale each need a
+product whose last bits depend on the library.)
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -45,7 +45,11 @@ class Parts:
 
 
 class Table:
-    """Answers one question about a text, in microseconds. Never written to once made."""
+    """Answers one question about a text, in microseconds. Never written to once made.
+
+    Its confidence is the margin: the top probability less the next, 0 to 1. It orders errors better than the
+    top probability does: one rival is worse news than many that share as much.
+    """
 
     def __init__(self, parts: Parts, data: bytes | memoryview) -> None:
         self.kind, self.student = parts.kind, parts.student
@@ -90,11 +94,15 @@ class Table:
         """
         ids = self._tokens.ids(text)
         scores = self.scores(ids, vector)
-        weights = np.exp(scores - scores[scores.argmax()])
+        first = int(scores.argmax())
+        top = scores[first]
+        weights = np.exp(scores - top)
         weights /= np.add.reduce(weights)
-        probabilities = weights.tolist()
-        confidence = margin_of(probabilities) if known_enough(self._known, ids) else math.nan
-        return Verdict(tuple(probabilities), confidence)
+        probabilities: list[float] = weights.tolist()
+        if not known_enough(self._known, ids):
+            return Verdict(tuple(probabilities), math.nan)
+        scores[first] = -math.inf
+        return Verdict(tuple(probabilities), probabilities[first] - probabilities[int(scores.argmax())])
 
     def scores(
         self, ids: npt.NDArray[np.integer], vector: npt.NDArray[np.float32] | None = None
@@ -109,16 +117,6 @@ class Table:
                 raise AssertionError("an encoder table was asked without a vector. This is a bug.")
             scores += np.vecdot(self._weights, vector)
         return scores
-
-
-def margin_of(probabilities: Sequence[float]) -> float:
-    """How sure a table is: how far the answer is from flipping, the top probability less the next, 0 to 1.
-
-    It orders errors better than the top probability does: two options that share what is left are worse news
-    than many that do.
-    """
-    second, first = sorted(probabilities)[-2:]
-    return first - second
 
 
 def known_enough(known: npt.NDArray[np.bool_], ids: npt.NDArray[np.integer]) -> bool:

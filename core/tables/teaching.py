@@ -1,9 +1,10 @@
 """A student's targets, softened by a teacher that reads more than the student can.
 
-The teacher is a model over sentence vectors. What it says of a text counts only where it has not seen the label:
-each fold is taught by a teacher that was fitted on the others. Targets for fitting without a fold must not know
-that fold's labels either, not even through the teacher, or the rehearsal looks far better than it is. So there
-is a teacher for each pair of folds, too: fitted without both, it speaks of one while the other is held out.
+The teacher is a model over sentence vectors. What it says of a text counts only where it has not seen the
+label: each fold is taught by a teacher that was fitted on the others. Targets for fitting without a fold must
+not know that fold's labels either, not even through the teacher, or the rehearsal looks better than it is by
+several points. So there is a teacher for each pair of folds, too: fitted without both, it speaks of one while
+the other is held out.
 
 Reference: Hinton, Vinyals and Dean (2015), Distilling the knowledge in a neural network.
 """
