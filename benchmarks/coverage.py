@@ -1,18 +1,18 @@
 """How much a table may answer, how often it is wrong there, and what an answer costs.
 
-For each data set in ../shared/data, five splits by the digest of the text: 70 % to fit on, 20 % to certify on,
-10 % that nobody fitted or certified on, where everything is measured. Each certificate spends what the first
-look at a task with delta 0.1 spends on one student.
+For each data set in ../shared/data, five splits by the digest of the text: 70 % to fit on, 20 % to certify
+on, 10 % that nobody fitted or certified on, where everything is measured. Each certificate spends what the
+first look at a task with delta 0.1 spends on one student.
 
     share   of the test texts that the certificate covers, at alpha 0.05, 0.02 and 0.01
     error   among those; above alpha in one certificate of twenty at most, as far as a small test set can tell
     fit     seconds of learning, rehearsal included; the vectors of texts are not
     cost    of one decision about a text of 15 to 22 tokens, on one thread
 
-The students are `static`, which has the embedded encoder as its teacher and serves without it, and `encoder`,
-whose cost includes that of the vector. Beside them, on the same rows: `shad0wllm` with thresholds from its own
-procedure at the same alpha and delta, and, for the cost, `StaticModel.encode` of model2vec over the same static
-vectors with `predict_proba` of scikit-learn.
+The students are `static`, which has the embedded encoder as its teacher and serves without it, and
+`encoder`, whose cost includes that of the vector. Beside them, on the same rows: `shad0wllm` with thresholds
+from its own procedure at the same alpha and delta, and, for the cost, `StaticModel.encode` of model2vec over
+the same static vectors with `predict_proba` of scikit-learn.
 
 `python -m benchmarks.coverage [--sets NAME ...] [--splits N]`
 """
@@ -36,7 +36,7 @@ from core.tables.certify import Outcomes, Sample, certify
 from core.tables.spending import share
 from core.tables.split import distinct, input_digest, split
 from core.tables.static_vectors import StaticVectors, load_static
-from core.tables.students import EncoderStudent, StaticStudent
+from core.tables.students import EncoderStudent, StaticStudent, Student
 from core.tables.table import Table
 from core.tables.tokens import Tokens
 from core.tables.verdict import Verdict
@@ -188,7 +188,7 @@ class System:
 
 def _systems(part: Divided, models: Models) -> dict[str, System]:
     models.encode(part.fit.texts)  # so that learning is timed without it
-    students = {
+    students: dict[str, Student] = {
         "static": StaticStudent(models.static, models.encode),
         "encoder": EncoderStudent(models.encode, "benchmark", models.tokenizer_json),
     }

@@ -72,7 +72,7 @@ def shad0w_threshold(certify: Outcomes, alpha: float, delta: float) -> float:
 def static_model_classifier(
     vectors: StaticVectors, texts: Sequence[str], labels: npt.NDArray[np.int64]
 ) -> Callable[[str], Any]:
-    """model2vec's encoder over `vectors`, then scikit-learn's logistic regression: the distribution of a text."""
+    """model2vec's encoder over `vectors`, then scikit-learn's regression: the distribution of a text."""
     model = StaticModel(
         np.array(vectors.vectors), Tokenizer.from_buffer(vectors.tokenizer_json), normalize=True
     )

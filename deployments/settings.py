@@ -181,8 +181,8 @@ class FastTableDeploymentSettings(Settings):
     def _the_range_is_one(self) -> Self:
         if self.min_replicas > self.max_replicas:
             raise ValueError(
-                f"min_replicas={self.min_replicas} is above max_replicas={self.max_replicas}; raise the one or "
-                "lower the other"
+                f"min_replicas={self.min_replicas} is above max_replicas={self.max_replicas}; raise the one "
+                "or lower the other"
             )
         return self
 

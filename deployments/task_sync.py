@@ -110,7 +110,8 @@ class TaskSync:
     async def _serve(self, record: TaskRecord) -> None:
         table, unavailable = None, None
         if record.table is not None and record.table.student not in ("", self._encoder):
-            unavailable = f"its table reads vectors of encoder {record.table.student}, and this host has {self._encoder}"
+            needed = record.table.student
+            unavailable = f"its table reads vectors of encoder {needed}, and this host has {self._encoder}"
         elif record.table is not None:
             try:
                 table = await self._tables.table(record.table.object)

@@ -1,4 +1,4 @@
-"""Writing tasks: learned in a task of their own, timed on this host, kept in the task store, served everywhere."""
+"""Writing tasks: learned in a Ray task, timed on this host, kept in the task store, served everywhere."""
 
 import asyncio
 import logging

@@ -27,8 +27,8 @@ def distil(vectors: Raw, tokens: Sequence[str]) -> npt.NDArray[np.float16]:
     Returns:
         Shape (n, COMPONENTS). Zero for tokens that are no text, such as [CLS].
 
-    Reference: Arora, Liang and Ma (2017), A simple but tough-to-beat baseline for sentence embeddings, for the
-    weight a / (a + p); p, the share of a token in texts, is taken to fall as 1 / rank (Zipf's law).
+    Reference: Arora, Liang and Ma (2017), A simple but tough-to-beat baseline for sentence embeddings, for
+    the weight a / (a + p); p, the share of a token in texts, is taken to fall as 1 / rank (Zipf's law).
     """
     is_text = np.array([not _is_mark(token) for token in tokens])
     components = _components(vectors.astype(np.float64), is_text)

@@ -238,7 +238,7 @@ def token_vectors(source: Path) -> Raw:
     model = AutoModel.from_pretrained(source).eval()
     vectors = []
     with torch.inference_mode():
-        for tokens in torch.arange(model.config.vocab_size).split(BATCH):
+        for tokens in torch.split(torch.arange(model.config.vocab_size), BATCH):
             start, end = torch.full_like(tokens, START), torch.full_like(tokens, END)
             ids = torch.stack((start, tokens, end), dim=1)
             vectors.append(model(input_ids=ids).last_hidden_state.mean(1).numpy())

@@ -97,6 +97,6 @@ def fingerprint_of(manifest: Manifest, profile: Profile) -> str:
 
 
 def encoder_digest_of(manifest: Manifest) -> str:
-    """Digest of everything in an encoder that can move a vector: what a table over its vectors was made for."""
+    """Digest of everything in an encoder that can move a vector; tables over its vectors name it."""
     parts = {"files": manifest.files, "max_tokens": MAX_TOKENS}
     return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,9 +1,9 @@
 """From outcomes on examples that nobody fitted to a certificate: Learn then Test.
 
-The thresholds that may be tried, and the order in which they are, come from the rehearsal alone: what students
-said of the fit examples when they had not seen them. The first is the one that looks most likely to pass; from
-there the walk goes to the lenient side and stops at the first failure. So each test may spend the whole of delta
-(fixed sequence testing), and each is exact (Clopper and Pearson 1934).
+The thresholds that may be tried, and the order in which they are, come from the rehearsal alone: what
+students said of the fit examples when they had not seen them. The first is the one that looks most likely to
+pass; from there the walk goes to the lenient side and stops at the first failure. So each test may spend the
+whole of delta (fixed sequence testing), and each is exact (Clopper and Pearson 1934).
 
 Reference: Angelopoulos, Bates, Candes, Jordan and Lei (2021), Learn then Test.
 """
@@ -103,7 +103,7 @@ def candidates(rehearsal: Outcomes, held_out_n: int, alpha: float) -> list[float
     expected = np.maximum(1.0, np.round(counts / len(answered) * held_out_n))
     # One half added to each side: no errors in a handful is not the same as none in a thousand.
     rate = (errors[counts - 1] + 0.5) / (counts + 1.0)
-    p_values = bdtr(np.ceil(rate * expected), expected, alpha)
+    p_values = bdtr(np.ceil(rate * expected), expected.astype(np.int64), alpha)
     first = int(p_values.argmin())
     return [float(threshold) for threshold in thresholds[first:]]
 

@@ -130,9 +130,10 @@ def summary(certificate: Certificate) -> str:
         return f"nothing is certified: {certificate.reason}"
     wrong = "wrong" if certificate.level_error == 0 else f"off by more than {certificate.level_error} level"
     return (
-        f"at most {certificate.alpha:.3g} of the answers with confidence {certificate.threshold:.4f} or more are "
-        f"{wrong}, with probability {1 - certificate.delta:.3g}; {certificate.errors} of {certificate.certified_n} "
-        f"were, and {certificate.certified_share:.1%} of the held-out inputs are covered"
+        f"at most {certificate.alpha:.3g} of the answers with confidence {certificate.threshold:.4f} or more "
+        f"are {wrong}, with probability {1 - certificate.delta:.3g}; {certificate.errors} of "
+        f"{certificate.certified_n} were, and {certificate.certified_share:.1%} of the held-out inputs are "
+        "covered"
     )
 
 

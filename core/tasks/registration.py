@@ -48,7 +48,9 @@ class Recertification:
 
 
 def read_registration(
-    value: Any, max_examples: int = 100_000, max_state_chars: int = 200_000
+    value: Any,  # noqa: ANN401
+    max_examples: int = 100_000,
+    max_state_chars: int = 200_000,
 ) -> Registration:
     """Read a body.
 
@@ -133,7 +135,7 @@ class _Reader:
     def members(
         self,
         at: Loc,
-        value: Any,
+        value: Any,  # noqa: ANN401
         needed: Iterable[str],
         allowed: Iterable[str],
     ) -> dict[str, Any]:
@@ -244,7 +246,7 @@ class _Reader:
             return None
         raw = questions[asked.id]
         if raw != asked.raw and asked_as(raw) != asked.same:
-            msg = "must be the question of the first example: the same type, options in the same order, and texts"
+            msg = "must be the question of the first example: its type, its texts, its options in their order"
             self.refuse((*where, "questions", asked.id), msg, "value_error")
             return None
         return self._text(where, request.get("state"))
@@ -263,7 +265,7 @@ class _Reader:
     def _label(
         self,
         at: Loc,
-        example: Any,
+        example: Any,  # noqa: ANN401
         question: Question,
         named: Mapping[str, int],
     ) -> int | None:

@@ -120,8 +120,8 @@ def check_enough(distinct_inputs: int, settings: CertifySettings, delta: float) 
     missing = needed - distinct_inputs
     more = int(np.ceil(missing / settings.holdout))
     msg = (
-        f"{distinct_inputs} distinct inputs are left to certify on, and {why}: {missing} more are needed there, "
-        f"about {more} more labelled examples at holdout {settings.holdout:g}"
+        f"{distinct_inputs} distinct inputs are left to certify on, and {why}: {missing} more are needed "
+        f"there, about {more} more labelled examples at holdout {settings.holdout:g}"
     )
     raise InvalidRequest((Problem(("body", "examples"), msg, "too_short"),))
 

@@ -12,6 +12,7 @@ import pytest
 from core.engines.artefact import FOLDER, MANIFEST_FILE, MODEL_FILE, SOURCE_SHA256, digest_of
 from core.engines.embedded import EmbeddedModel
 from core.errors import ArtefactMismatch
+from core.tables import static_vectors
 from jobs.models import MODELS_DIR, PACKAGE, WEIGHTS_FILE, packaged, prepare
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -95,7 +96,8 @@ def test_a_damaged_model_is_made_again_by_two_jobs_at_once_who_agree(two_at_once
     assert [(run.returncode, run.stderr) for run in runs] == [(0, "")] * 2
     fingerprint = EmbeddedModel.load(models_dir / FOLDER).fingerprint  # verifies every file
     assert all(fingerprint in run.stdout for run in runs)
-    assert [path.name for path in models_dir.iterdir()] == [FOLDER]
+    static_vectors.verify(models_dir / static_vectors.FOLDER)
+    assert {path.name for path in models_dir.iterdir()} == {FOLDER, static_vectors.FOLDER}
 
 
 def test_a_model_made_again_by_the_same_libraries_is_the_same_to_the_byte(two_at_once, prepared):

@@ -39,7 +39,7 @@ class TaskStore(Protocol):
         ...
 
     async def read(self, known: int) -> Changes:
-        """Every task written after revision `known`, as it is now; everything for 0, or one not reached yet."""
+        """Every task written after revision `known`, as it is now; everything for 0 or a future one."""
         ...
 
     async def get(self, tenant: str, task_id: str) -> Entry | None:

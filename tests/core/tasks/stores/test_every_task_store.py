@@ -114,7 +114,8 @@ async def test_a_reader_from_a_future_that_the_store_has_lost_reads_everything(s
 
 
 async def test_no_change_is_missed_while_others_write(store):
-    seen, known = {}, 0
+    seen: dict[str, bytes | None] = {}
+    known = 0
 
     async def write(task):
         for version in range(5):
