@@ -25,14 +25,14 @@ from core.routing import no_vectors
 from core.tables.certificate import Certificate
 from core.tables.guard import ENGINE_SAMPLES, TABLE_SAMPLES, Timing, Tried, choose, measure
 from core.tables.verdict import Decides
-from core.tasks.lesson import Lesson, Trained
+from core.tasks.lesson import Lesson, Trained, Wanted
 from core.tasks.notes import PREFIX, Note
 from core.tasks.record import State, TableRef, TaskRecord
 from core.tasks.record_json import Imported, decode, encode, names_objects, object_digest
 from core.tasks.registration import Recertification, Registration
 from core.tasks.stores.base import Entry, TaskStore
 from deployments.fast_table import RemoteEncoder
-from deployments.lessons import Event, Wanted, teach_remotely
+from deployments.lessons import Event, teach_remotely
 from deployments.paths import CHECKOUT
 from deployments.settings import AppConfig
 from deployments.tables_on_node import read_table

@@ -33,3 +33,14 @@ class Trained:
     certificate: Certificate
     per_option: tuple[int, ...]  # fit examples
     fit: bytes  # what a later certification must know of the fit
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a lesson is to be learned by."""
+
+    kind: str  # "static", "encoder" or "auto"
+    static_model: str
+    models_dir: str
+    encoder_dir: str  # the embedded model
+    recertify: tuple[bytes, bytes] | None = None  # table and fit: certify those instead of fitting

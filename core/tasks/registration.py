@@ -245,7 +245,7 @@ class _Reader:
             self.refuse((*where, "questions"), msg, "value_error")
             return None
         raw = questions[asked.id]
-        if raw != asked.raw and asked_as(raw) != asked.same:
+        if asked_as(raw) != asked.same:
             msg = "must be the question of the first example: its type, its texts, its options in their order"
             self.refuse((*where, "questions", asked.id), msg, "value_error")
             return None

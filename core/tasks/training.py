@@ -42,14 +42,14 @@ class _Sample:
 
 
 def train(
-    lesson: Lesson, students: Mapping[str, Student], encode_all: EncodeAll | None, progress: Progress
+    lesson: Lesson, students: Mapping[str, Student], encode_all: EncodeAll, progress: Progress
 ) -> list[Trained]:
     """Fit and certify every student; they share what this look at the task may spend.
 
     Args:
         lesson: what is to be learned.
         students: by kind.
-        encode_all: sentence vectors for the tables that need them; None where no student does.
+        encode_all: sentence vectors for the tables that need them.
         progress: told the share done, 0 to 1.
 
     Raises:
@@ -79,7 +79,7 @@ def train(
     return trained
 
 
-def recertify(lesson: Lesson, table: Table, fit: bytes, encode_all: EncodeAll | None) -> Certificate:
+def recertify(lesson: Lesson, table: Table, fit: bytes, encode_all: EncodeAll) -> Certificate:
     """Certify a table anew on `lesson.examples`, none of which it was fitted on.
 
     Args:
@@ -153,7 +153,7 @@ def _sample(examples: Examples, digests: list[bytes]) -> _Sample:
 
 
 def _certified(
-    lesson: Lesson, table: Table, sample: _Sample, encode_all: EncodeAll | None, delta: float, fit: bytes
+    lesson: Lesson, table: Table, sample: _Sample, encode_all: EncodeAll, delta: float, fit: bytes
 ) -> Certificate:
     settings = lesson.certify
     verdicts = _ask(table, sample.texts, encode_all)
@@ -169,13 +169,9 @@ def _certified(
     )
 
 
-def _ask(table: Table, texts: Sequence[str], encode_all: EncodeAll | None) -> list[Verdict]:
+def _ask(table: Table, texts: Sequence[str], encode_all: EncodeAll) -> list[Verdict]:
     if table.kind == "static":
         return [table.decide(text) for text in texts]
-    if encode_all is None:
-        raise AssertionError(
-            "a table that needs sentence vectors was to be certified without. This is a bug."
-        )
     return [table.decide(text, vector) for text, vector in zip(texts, encode_all(texts), strict=True)]
 
 

@@ -25,6 +25,18 @@ assert "torch" not in sys.modules, "torch was imported"
 sys.exit(status)
 """
 
+WITHOUT_THE_PACKAGE = f"""
+import sys
+from importlib.machinery import PathFinder
+class Blind(PathFinder):
+    @classmethod
+    def find_spec(cls, name, *rest):
+        return None if name == {PACKAGE!r} else super().find_spec(name, *rest)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Blind
+from jobs.models import main
+sys.exit(main())
+"""
+
 # The job imports torch when it has begun to make the model.
 STOPPED_WHILE_MAKING = """
 import os, sys
@@ -158,7 +170,7 @@ def test_a_job_that_is_killed_leaves_no_model_and_nothing_that_a_later_one_keeps
 
 
 def test_without_the_package_the_job_fails_with_one_sentence_that_says_what_to_install(tmp_path):
-    run = ended(start(tmp_path, "-S", "-m", "jobs.models"))  # -S: no package is found
+    run = ended(start(tmp_path, "-c", WITHOUT_THE_PACKAGE))
 
     assert run.returncode == 1
     assert run.stderr.count("\n") == 1

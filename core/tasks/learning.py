@@ -1,0 +1,113 @@
+"""A lesson learned with the models of this host. Imports what it takes to fit, so a Router never does."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from core.engines.artefact import TOKENIZER_FILE, encoder_digest_of, read_manifest, verify
+from core.engines.embedded import Encoder
+from core.tables.certificate import Certificate
+from core.tables.static_vectors import ENGLISH, load_static
+from core.tables.students import EncoderStudent, StaticStudent, Student
+from core.tables.table import Table
+from core.tasks.lesson import Lesson, Trained, Wanted
+from core.tasks.training import recertify, train
+
+Tell = Callable[[float], None]
+Vectors = npt.NDArray[np.float32]
+
+
+def learn(lesson: Lesson, wanted: Wanted, tell: Tell) -> list[Trained] | Certificate:
+    """Fit and certify what is wanted, or certify anew what was fitted.
+
+    Args:
+        lesson: what is to be learned.
+        wanted: by which students, with which models.
+        tell: told the share done, 0 to 1, never less than before.
+
+    Raises:
+        InvalidRequest: see `train` and `recertify`.
+        SettingsError: a model is not there.
+        ArtefactMismatch: it is damaged.
+    """
+    far = _HowFar(tell)
+    vectors = SentenceVectors(Path(wanted.encoder_dir), len(lesson.examples.texts), far.encoded)
+    if wanted.recertify is not None:
+        return recertify(lesson, Table.of(wanted.recertify[0]), wanted.recertify[1], vectors.encode)
+    return train(lesson, _students(wanted, vectors), vectors.encode, far.fitted)
+
+
+def _students(wanted: Wanted, vectors: "SentenceVectors") -> dict[str, Student]:
+    students: dict[str, Student] = {}
+    if wanted.kind in ("static", "auto"):
+        static = load_static(wanted.static_model, Path(wanted.models_dir))
+        # What the embedded encoder makes of a text in another language teaches nothing.
+        teacher = vectors.encode if wanted.static_model == ENGLISH else None
+        students["static"] = StaticStudent(static, teacher)
+    if wanted.kind in ("encoder", "auto"):
+        students["encoder"] = EncoderStudent(vectors.encode, vectors.digest, vectors.tokenizer_json)
+    return students
+
+
+class SentenceVectors:
+    """The embedded model's vectors, each computed once; the model is opened when the first is needed.
+
+    Args:
+        folder: of the embedded model.
+        expected: how many texts there may be.
+        tell: told the share of them that is done, 0 to 1.
+    """
+
+    def __init__(self, folder: Path, expected: int, tell: Tell) -> None:
+        self._folder, self._expected, self._tell = folder, expected, tell
+        self._known: dict[str, Vectors] = {}
+        self._encoder: Encoder | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of everything that can move a vector.
+
+        Raises:
+            SettingsError: there is no model.
+        """
+        return encoder_digest_of(read_manifest(self._folder))
+
+    @property
+    def tokenizer_json(self) -> bytes:
+        """How the model's tokenizer is written."""
+        return (self._folder / TOKENIZER_FILE).read_bytes()
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of n texts, shape (n, dim).
+
+        Raises:
+            SettingsError: there is no model.
+            ArtefactMismatch: it is damaged.
+        """
+        if self._encoder is None:
+            verify(self._folder, read_manifest(self._folder))
+            self._encoder = Encoder(self._folder, 1)
+        for text in texts:
+            if text not in self._known:
+                self._known[text] = self._encoder.encode(text).vector
+                self._tell(min(1.0, len(self._known) / self._expected))
+        return np.stack([self._known[text] for text in texts])
+
+
+class _HowFar:
+    """One number for two things: texts are encoded, and students are fitted."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._encoded, self._fitted = tell, 0.0, 0.0
+
+    def encoded(self, share: float) -> None:
+        """So much of the texts is encoded."""
+        self._encoded = share
+        self._tell((self._encoded + self._fitted) / 2)
+
+    def fitted(self, share: float) -> None:
+        """So much of the students is fitted."""
+        self._fitted = share
+        self._tell((self._encoded + self._fitted) / 2)
