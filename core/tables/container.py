@@ -51,7 +51,7 @@ def write(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(_LENGTH_BYTES, "little") + text + plain[start:]
 
 
-def read(data: bytes | memoryview) -> Contents:
+def read(data: bytes | bytearray | memoryview) -> Contents:
     """Read what `write` wrote: read-only views of `data`, and the metadata.
 
     An array that does not stand at a multiple of its item's size in memory is copied, since sums over it

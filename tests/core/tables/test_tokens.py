@@ -74,6 +74,7 @@ def test_a_full_memory_of_words_forgets_and_answers_the_same(monkeypatch):
     text = " ".join(WORDS)
 
     assert small.ids(text).tolist() == large.ids(text).tolist()
+    assert small._kept is not None
     assert len(small._kept) <= 3
 
 
@@ -81,6 +82,7 @@ def test_a_word_of_great_length_is_not_kept():
     some = Tokens(tokenizer_json())
     some.ids("x" * 1_000)
 
+    assert some._kept is not None
     assert len(some._kept) == 1
 
 

@@ -247,7 +247,7 @@ class TestCertifyingAnew:
 
 
 def test_progress_goes_from_nothing_to_all_over_the_students():
-    told = []
+    told: list[float] = []
 
     trained(all_right(400), "static", "encoder", encode=lambda texts: [0] * len(texts), tell=told.append)
 
