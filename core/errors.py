@@ -310,6 +310,17 @@ class TasksReadOnly(CallerError):
         return "tasks are not written here (tasks.read_only); ask a server that may, or change the setting"
 
 
+class FitFailed(RetryLater):
+    """The process that fitted a task's table ended without one; what was there before is served on."""
+
+    def __init__(self, task: str, why: str) -> None:
+        super().__init__(task, why)
+        self.task, self.why = task, why
+
+    def __str__(self) -> str:
+        return f"the fit of task {self.task!r} ended without a table: {self.why}; register it again"
+
+
 class EngineUnavailable(RetryLater):
     """No engine could be reached within the request's deadline."""
 

@@ -31,6 +31,7 @@ from deployments.cache_routes import cache_routes
 from deployments.check import refuse_open_doors
 from deployments.coalescer import connect
 from deployments.fast_table import RemoteEncoder
+from deployments.fitting import means_of
 from deployments.http import AsgiApp, HttpApp
 from deployments.ingress import ingress_warnings, listening_host
 from deployments.pages import ServedModel, build_pages
@@ -40,7 +41,7 @@ from deployments.settings import AppConfig
 from deployments.tables_on_node import TablesOnNode
 from deployments.task_routes import TaskLimits, task_routes
 from deployments.task_sync import TaskSync
-from deployments.teaching import Teaching, means_of
+from deployments.teaching import Teaching
 
 log = logging.getLogger("ray.serve.precedent")  # its parent writes the replica's log file
 

@@ -28,6 +28,7 @@ EXAMPLES: tuple[errors.PrecedentError, ...] = (
     errors.TaskConflict("support", 3, 2),
     errors.TaskBusy("support"),
     errors.TasksReadOnly(),
+    errors.FitFailed("support", "its process went down"),
     errors.EngineUnavailable("no replica is running"),
     errors.EngineFailed("ValueError"),
     errors.DeadlineExceeded(9.0),

@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from core.engines.artefact import TOKENIZER_FILE, encoder_digest_of, read_manifest, verify
 from core.engines.embedded import Encoder
+from core.errors import InvalidRequest, Problem, SettingsError
 from core.tables.certificate import Certificate
-from core.tables.static_vectors import ENGLISH, load_static
+from core.tables.static_vectors import ENGLISH, StaticVectors, load_static
 from core.tables.students import EncoderStudent, StaticStudent, Student
 from core.tables.table import Table
 from core.tasks.lesson import Lesson, Trained, Wanted
@@ -28,8 +29,8 @@ def learn(lesson: Lesson, wanted: Wanted, tell: Tell) -> list[Trained] | Certifi
         tell: told the share done, 0 to 1, never less than before.
 
     Raises:
-        InvalidRequest: see `train` and `recertify`.
-        SettingsError: a model is not there.
+        InvalidRequest: see `train` and `recertify`; or no static model of the name that was given.
+        SettingsError: a model of ours is not there.
         ArtefactMismatch: it is damaged.
     """
     far = _HowFar(tell)
@@ -42,13 +43,23 @@ def learn(lesson: Lesson, wanted: Wanted, tell: Tell) -> list[Trained] | Certifi
 def _students(wanted: Wanted, vectors: "SentenceVectors") -> dict[str, Student]:
     students: dict[str, Student] = {}
     if wanted.kind in ("static", "auto"):
-        static = load_static(wanted.static_model, Path(wanted.models_dir))
+        static = _static_vectors(wanted)
         # What the embedded encoder makes of a text in another language teaches nothing.
         teacher = vectors.encode if wanted.static_model == ENGLISH else None
         students["static"] = StaticStudent(static, teacher)
     if wanted.kind in ("encoder", "auto"):
         students["encoder"] = EncoderStudent(vectors.encode, vectors.digest, vectors.tokenizer_json)
     return students
+
+
+def _static_vectors(wanted: Wanted) -> StaticVectors:
+    try:
+        return load_static(wanted.static_model, Path(wanted.models_dir))
+    except SettingsError as error:
+        if wanted.static_model == ENGLISH:
+            raise  # the operator's to mend; any other is the caller's choice
+        problem = Problem(("body", "fast_table", "static_model"), error.problem, "value_error")
+        raise InvalidRequest((problem,)) from None
 
 
 class SentenceVectors:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from core.cache.cache import DecisionCache
 from core.cache.retention import Retention
@@ -13,7 +13,7 @@ from core.cache.stores.base import Store
 from core.cache.stores.memory import MemoryStore
 from core.contract.request import Contract
 from core.engines.fake import FakeEngine
-from core.routing import Admission, Decider
+from core.routing import Admission, Decider, Tables
 from deployments.auth import Callers, Open
 from deployments.bodies import BodyLimits
 from deployments.cache_routes import cache_routes
@@ -36,6 +36,8 @@ class Serving:
     deadline_s: float = 60.0
     ready: dict[str, Any] = field(default_factory=lambda: {"ready": True})
     clock: Callable[[], float] = lambda: 1_000.0
+    tables: Tables | None = None
+    more_routes: APIRouter | None = None
 
     def app(self) -> HttpApp:
         """A fresh Router over the same engine and store."""
@@ -46,6 +48,7 @@ class Serving:
             cache=cache,
             clock=self.clock,
             admission=Admission(deadline_s=self.deadline_s),
+            tables=self.tables,
         )
         served = tuple(ServedModel(name, "for tests", "2025-01-31") for name in MODELS)
         pages = build_pages("0", served, self.callers, self._readiness, _lifespan)
@@ -54,6 +57,8 @@ class Serving:
                 cache, self.callers, lambda _tenant: 0, lambda: {"in_flight": decider.in_flight}, self.clock
             )
         )
+        if self.more_routes is not None:
+            pages.include_router(self.more_routes)
         return HttpApp(
             decider=decider,
             pages=pages,

@@ -1,0 +1,156 @@
+"""One fit: learned in a Ray task, certified, and timed on this host to see whether it is worth having."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from core.consulting import EncodeTexts
+from core.engines.artefact import FOLDER
+from core.engines.base import Engine, Item
+from core.errors import EngineUnavailable, FitFailed
+from core.inference import complete
+from core.routing import no_vectors
+from core.tables.certificate import Certificate
+from core.tables.guard import ENGINE_SAMPLES, TABLE_SAMPLES, Timing, Tried, choose, measure
+from core.tables.verdict import Decides
+from core.tasks.lesson import Lesson, Trained, Wanted
+from core.tasks.record import State, TableRef, TaskRecord
+from core.tasks.record_json import object_digest
+from deployments.fast_table import RemoteEncoder
+from deployments.lessons import Event, teach_remotely
+from deployments.paths import CHECKOUT
+from deployments.settings import AppConfig
+from deployments.tables_on_node import read_table
+
+WARM_WAIT_S = 60.0
+
+Teach = Callable[[Lesson, Wanted], AsyncIterator[Event]]
+Tell = Callable[[str, float], None]  # "learning" or "timing", share done
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a fit takes."""
+
+    teach: Teach
+    engine: Engine
+    encode: EncodeTexts
+    warm: Callable[[float], Awaitable[None]]  # waits until `encode` works
+    wanted: Wanted  # where models are; kind and static model are the task's own
+    max_fits: int = 2
+
+
+async def fit(
+    means: Means, record: TaskRecord, lesson: Lesson, wanted: Wanted, tell: Tell
+) -> tuple[TaskRecord, Mapping[str, bytes]]:
+    """The record with its table, and the objects that it names, by digest.
+
+    Args:
+        means: what it takes.
+        record: as it will be, without what comes of the fit.
+        lesson: what is to be learned.
+        wanted: by which students; or the table that is to be certified anew.
+        tell: told what is done, and how far it is.
+
+    Raises:
+        InvalidRequest: see `learn`.
+        FitFailed: the process that learned went down.
+        RetryLater: the engine that is to be timed does not answer.
+    """
+    trained = await _learned(means, record, lesson, wanted, tell)
+    tell("timing", 1.0)
+    return await _timed(means, record, lesson, trained)
+
+
+async def _learned(
+    means: Means, record: TaskRecord, lesson: Lesson, wanted: Wanted, tell: Tell
+) -> Sequence[Trained]:
+    async for kind, value in means.teach(lesson, wanted):
+        if kind == "progress":
+            tell("learning", float(value))
+        elif kind == "failed":
+            raise value
+        elif isinstance(value, Certificate):
+            return [_certified_anew(record, wanted, value)]
+        else:
+            trained: Sequence[Trained] = value
+            return trained
+    raise FitFailed(lesson.task_id, "its process went down")
+
+
+def _certified_anew(record: TaskRecord, wanted: Wanted, certificate: Certificate) -> Trained:
+    assert record.table is not None  # or there would have been nothing to certify
+    assert wanted.recertify is not None
+    table, fitted = wanted.recertify
+    return Trained(record.table.kind, table, record.table.student, certificate, record.per_option, fitted)
+
+
+async def _timed(
+    means: Means, record: TaskRecord, lesson: Lesson, trained: Sequence[Trained]
+) -> tuple[TaskRecord, Mapping[str, bytes]]:
+    """Time what was certified, and keep the best if it is worth it."""
+    texts = lesson.examples.texts
+    engine = None
+    tried = []
+    for one in trained:
+        timing = None
+        if one.certificate.certified:
+            if engine is None:
+                engine = await _time_engine(means, record, lesson)
+            timing = await _time_table(means, read_table(one.table), texts)
+        proof = one.certificate
+        tried.append(Tried(one.kind, proof.certified_share, proof.certified, proof.reason, timing))
+    assert record.fast_table is not None  # or nothing would have been trained
+    kept, report = choose(tried, engine, record.fast_table.min_saving)
+    chosen = next((one for one in trained if one.kind == kept), trained[0])
+    look = record.looks + 1
+    table, fitted = object_digest(chosen.table), object_digest(chosen.fit)
+    whole = replace(
+        record,
+        looks=look,
+        per_option=chosen.per_option,
+        fit_object=fitted,
+        table=TableRef(look, chosen.kind, table, chosen.student, chosen.certificate),
+        report=report,
+        state=State.OFF if kept is None else State.ACTIVE,
+        reason=chosen.certificate.reason or report["reason"],
+    )
+    return whole, {table: chosen.table, fitted: chosen.fit}
+
+
+async def _time_engine(means: Means, record: TaskRecord, lesson: Lesson) -> Timing:
+    async def ask(text: str) -> object:
+        state = text if record.context is None else f"{record.context}\n\n{text}"
+        items = [Item(state, lesson.question, record.tenant)]
+        return complete(await means.engine.answer(items), 1)
+
+    return await measure(ask, lesson.examples.texts, ENGINE_SAMPLES, time.perf_counter)
+
+
+async def _time_table(means: Means, table: Decides, texts: Sequence[str]) -> Timing:
+    async def ask(text: str) -> object:
+        if table.kind == "static":
+            return table.decide(text)
+        (vector,) = await means.encode([text])
+        return table.decide(text, vector)
+
+    if table.kind != "static":
+        await means.warm(WARM_WAIT_S)
+    return await measure(ask, texts, TABLE_SAMPLES, time.perf_counter)
+
+
+def means_of(config: AppConfig, engine: Engine, encoder: RemoteEncoder | None) -> Means:
+    """What learning takes, from the settings."""
+    models_dir = CHECKOUT / config.engine.models_dir
+
+    async def no_encoder(_wait_s: float) -> None:
+        raise EngineUnavailable("no encoder is deployed; run `make models` and start again")
+
+    return Means(
+        teach=teach_remotely,
+        engine=engine,
+        encode=no_vectors if encoder is None else encoder.encode,
+        warm=no_encoder if encoder is None else encoder.warm,
+        wanted=Wanted("static", "english", str(models_dir), str(models_dir / FOLDER)),
+        max_fits=config.tasks.max_fits,
+    )

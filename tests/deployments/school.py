@@ -1,0 +1,152 @@
+"""A Router with tasks, in this process: a toy language to learn, and a fit that a test can hold up or end."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.engines.fake import FakeEngine
+from core.routing import Tables
+from core.tables.students import StaticStudent
+from core.tables.table import Table
+from core.tasks.lesson import Lesson, Wanted
+from core.tasks.registry import Registry
+from core.tasks.stores.base import TaskStore
+from core.tasks.stores.memory import MemoryTaskStore
+from core.tasks.training import recertify, train
+from deployments.auth import Callers, Open
+from deployments.bodies import BodyLimits
+from deployments.fitting import Means
+from deployments.http import HttpApp
+from deployments.lessons import Event
+from deployments.tables_on_node import TablesOnNode
+from deployments.task_routes import TaskLimits, task_routes
+from deployments.task_sync import TaskSync
+from deployments.teaching import Teaching
+from tests.deployments.asgi import JSON_HEADERS, Reply, call
+from tests.deployments.serving import Serving
+from tests.toy_language import examples, static_vectors
+
+TOPICS = ("card", "refund", "address")
+QUESTION = {"type": "choice", "instructions": "What is it about?", "criteria": dict.fromkeys(TOPICS)}
+MAX_BYTES = 10_000_000
+WANTED = Wanted("static", "english", "", "")
+
+
+def labelled(n: int = 120, seed: int = 0, question: Any = QUESTION) -> list[dict[str, Any]]:
+    """So many examples, a third about each topic."""
+    texts, labels = examples((n // 3,) * 3, seed)
+    return [
+        {"request": {"state": text, "questions": {"topic": question}}, "answer": TOPICS[label]}
+        for text, label in zip(texts, labels, strict=True)
+    ]
+
+
+def registration(task_id: str = "mail", n: int = 240, **members: Any) -> dict[str, Any]:
+    """A body of `POST /v1/tasks`."""
+    return {"id": task_id, "examples": labelled(n), "fast_table": {"min_saving": 0.0}} | members
+
+
+async def learn_here(lesson: Lesson, wanted: Wanted) -> AsyncIterator[Event]:
+    """Learn without a process of its own."""
+
+    def vectors(texts: Any) -> Any:
+        return np.zeros((len(texts), 8), np.float32)
+
+    yield "progress", 0.5
+    if wanted.recertify is not None:
+        table, fit = wanted.recertify
+        yield "done", recertify(lesson, Table.of(table), fit, vectors)
+    else:
+        students = {"static": StaticStudent(static_vectors())}
+        yield "done", train(lesson, students, vectors, lambda share: None)
+
+
+@dataclass
+class School:
+    """What a Router with tasks is made of."""
+
+    folder: Path
+    store: TaskStore = field(default_factory=MemoryTaskStore)
+    callers: Callers = field(default_factory=Open)
+    wait_s: float = 60.0
+    read_only: bool = False
+    max_fits: int = 2
+    max_examples: int = 1_000
+    now: float = 1_000.0
+
+    def __post_init__(self) -> None:
+        # Slower than any table, so that tables are kept.
+        self.engine = FakeEngine(delay_s=0.002)
+        self.registry = Registry()
+        self.gate: asyncio.Event | None = None
+        self.ends: Exception | None = None  # what the fit ends with instead
+        self.taught: list[tuple[Lesson, Wanted]] = []
+        self.sync = TaskSync(
+            self.store, self.registry, TablesOnNode(self.folder, self.store), None, self._clock
+        )
+        means = Means(self._teach, self.engine, self._no_vectors, self._warm, WANTED, self.max_fits)
+        self.teaching = Teaching(self.store, self.sync, means, self._clock)
+        self.app = self._app()
+
+    async def send(self, method: str, path: str, value: Any = None, *headers: tuple[bytes, bytes]) -> Reply:
+        """Send a request; `path` may end in a query."""
+        path, _, query = path.partition("?")
+        body = value if isinstance(value, bytes) else b"" if value is None else json.dumps(value).encode()
+        return await call(
+            self.app, body, method=method, path=path, query=query.encode(), headers=[*JSON_HEADERS, *headers]
+        )
+
+    async def register(self, *headers: tuple[bytes, bytes], **members: Any) -> Reply:
+        """Register a task."""
+        return await self.send("POST", "/v1/tasks", registration(**members), *headers)
+
+    async def ask(self, state: str, *headers: tuple[bytes, bytes], **members: Any) -> Reply:
+        """Ask the registered question."""
+        asked = {"model": "jev-latest", "state": state, "questions": {"topic": QUESTION}}
+        return await self.send("POST", "/v1/systemone", asked | members, *headers)
+
+    async def show(self, task_id: str = "mail") -> Mapping[str, Any]:
+        """What the service says of a task."""
+        shown: Mapping[str, Any] = (await self.send("GET", f"/v1/tasks/{task_id}")).json
+        return shown
+
+    def _app(self) -> HttpApp:
+        limits = TaskLimits(
+            BodyLimits(MAX_BYTES, 60.0), self.max_examples, 1_000, self.wait_s, self.read_only
+        )
+        routes = task_routes(
+            self.registry, self.teaching, self.callers, limits, {"fingerprint": "fake-0"}, self._clock
+        )
+        return Serving(
+            engine=self.engine,
+            callers=self.callers,
+            clock=self._clock,
+            tables=Tables(self.registry),
+            more_routes=routes,
+        ).app()
+
+    async def _teach(self, lesson: Lesson, wanted: Wanted) -> AsyncIterator[Event]:
+        self.taught.append((lesson, wanted))
+        async for event in learn_here(lesson, wanted):
+            if event[0] == "done":
+                if self.gate is not None:
+                    await self.gate.wait()
+                if self.ends is not None:
+                    raise self.ends
+            yield event
+
+    def _clock(self) -> float:
+        return self.now
+
+    @staticmethod
+    async def _no_vectors(texts: Any) -> Any:
+        raise AssertionError("no vector is needed")
+
+    @staticmethod
+    async def _warm(_wait_s: float) -> None:
+        raise AssertionError("no encoder is needed")
