@@ -24,6 +24,7 @@
     │   ├── TaskBusy             a task that is being fitted already
     │   └── TasksReadOnly        tasks are not written here
     ├── RetryLater             the same request may succeed later
+    │   ├── FitFailed            a fit whose process went down
     │   ├── EngineUnavailable    no engine could be reached in time
     │   ├── EngineFailed         the engine raised, or answered nonsense
     │   ├── DeadlineExceeded     the work took longer than the request may wait

@@ -86,7 +86,7 @@ MEANING: dict[type[PrecedentError], Meaning] = {
     Forbidden: Meaning(403, "authentication_error"),
     TaskNotFound: Meaning(404, "not_found"),
     TaskConflict: Meaning(409, "api_usage_error"),
-    TaskBusy: Meaning(409, "api_usage_error", _RETRY),
+    TaskBusy: Meaning(409, "api_usage_error"),
     TasksReadOnly: Meaning(409, "api_usage_error"),
     FitFailed: Meaning(503, "upstream_error", _RETRY),
     EngineUnavailable: Meaning(503, "overloaded_error", _RETRY),
