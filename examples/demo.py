@@ -11,7 +11,7 @@ import json
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,18 +77,25 @@ class Client:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._path = urlsplit(url).path.rstrip("/") + "/v1/systemone"
+        self._root = urlsplit(url).path.rstrip("/")
         self._connection = _connection(url)
 
     def ask(self, body: bytes) -> Reply:
-        """Send one request.
+        """Send one request; errors as in `call`."""
+        return self.call("POST", "/v1/systemone", body)
+
+    def call(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """Call a path of the service.
 
         Raises:
             DemoError: nobody answers, or the answer is an error.
         """
+        about = {"Content-Type": "application/json", **(headers or {})}
         started = time.perf_counter()
         try:
-            self._connection.request("POST", self._path, body, {"Content-Type": "application/json"})
+            self._connection.request(method, self._root + path, body, about)
             response = self._connection.getresponse()
             raw = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -97,7 +104,7 @@ class Client:
                 "or name another with --url"
             ) from None
         took_ms = (time.perf_counter() - started) * 1e3
-        if response.status != http.HTTPStatus.OK:
+        if response.status not in (http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED):
             raise DemoError(f"{self._url} answered {response.status}: {raw[:500].decode(errors='replace')}")
         return Reply(json.loads(raw), took_ms)
 
