@@ -3,13 +3,16 @@
 import json
 import os
 import signal
-from contextlib import closing
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
 from benchmarks import table_latency
+from deployments.processes import descendants
 from examples import demo_table
 from examples.demo import Client
 from examples.teaching import ask_about, choice, register, remove
@@ -79,6 +82,39 @@ def test_a_task_answers_without_a_model_and_after_a_restart_with_the_same_versio
     assert all(answer["certified"] and answer["answered_by"] == "table" for answer in before.values())
     assert sum(answer["choice"] == right[text] for text, answer in before.items()) >= 0.8 * len(before)
     assert after == before
+
+
+def test_a_fit_whose_process_is_killed_leaves_the_task_as_it_was_and_says_so(service):
+    record = teach(service.url)
+    examples = [
+        {"request": {"state": row.text, "questions": {"answer": QUESTION}}, "answer": row.label}
+        for row in LEARN
+    ]
+    body = json.dumps({"id": "mail", "examples": examples, "fast_table": {"kind": "auto"}}).encode()
+
+    with ThreadPoolExecutor(1) as pool:
+        again = pool.submit(service.post, "/v1/tasks?replace=1", body)
+        os.kill(fitting(service), signal.SIGKILL)
+        status, raw = again.result()
+
+    shown = json.loads(service.send("GET", "/v1/tasks/mail")[1])
+    answers = table_answers(service, UNSEEN[:5])
+    assert (status, json.loads(raw)["detail"]["error_type"]) == (503, "upstream_error")
+    assert shown["fit"]["state"] == "failed"
+    assert (shown["status"], shown["table"]) == (record["status"], record["table"])
+    assert answers
+
+
+def fitting(service):
+    """The process that learns, once it does."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        for pid in descendants(service.process.pid):
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::teach"):
+                    return pid
+        time.sleep(0.01)
+    raise AssertionError("no process learned")
 
 
 def test_a_removed_task_is_gone_and_a_request_that_names_it_says_so(service):

@@ -282,3 +282,21 @@ def test_what_is_trained_is_the_table_that_its_bytes_are():
     assert made.certificate.certified
     assert sum(made.per_option) == 135
     assert made.certificate.covers(table.decide(texts[0]).confidence)
+
+
+def test_an_option_without_fit_examples_is_an_error_wherever_it_was_right():
+    raw = {"type": "choice", "criteria": {"a": None, "b": None, "c": None}}
+    texts, labels = examples((120, 120, 90), seed=1)
+    fit, own = Examples(tuple(texts[:240]), tuple(labels[:240])), Examples(tuple(texts[240:]), (2,) * 90)
+
+    (one,) = train(
+        lesson(fit.texts, fit.labels, raw, certify_examples=own),
+        {"static": StaticStudent(static_vectors())},
+        no_vectors,
+        lambda share: None,
+    )
+
+    assert one.per_option == (120, 120, 0)
+    assert one.certificate.distinct == 90
+    assert one.certificate.accuracy == 0.0
+    assert not one.certificate.certified
