@@ -159,3 +159,35 @@ def test_the_latency_check_compares_both_tasks_and_leaves_neither(service, tmp_p
             assert band["with_table"].keys() == band["model_only"].keys() == {"p50_ms", "p95_ms", "mean_ms"}
     assert "model only" in capsys.readouterr().out
     assert json.loads(service.send("GET", "/v1/tasks")[1])["tasks"] == []
+
+
+def test_a_score_task_is_certified_to_the_level_or_to_its_neighbours(service):
+    levels = ["calm", "annoyed", "furious"]
+    openers = ("Thank you, all is well with", "I am a bit annoyed about", "I am furious, fix at once")
+    things = ("my card", "the refund", "your app", "the fee", "the transfer", "my account", "the letter")
+    places = ("in town", "abroad", "at home", "online", "at the branch", "by phone", "at the shop", "today")
+    question = {"type": "score", "instructions": "How angry is the writer?", "criteria": levels}
+    examples = [
+        {
+            "request": {"state": f"{opener} {thing} {place}", "questions": {"anger": question}},
+            "answer": level,
+        }
+        for level, opener in enumerate(openers)
+        for thing in things
+        for place in places
+    ]
+    for level_error in (0, 1):
+        body = {"id": "anger", "examples": examples, "certify": {"level_error": level_error}}
+        status, raw = service.post("/v1/tasks?replace=1", json.dumps(body).encode())
+        record = json.loads(raw)
+        assert (status, record["status"]["state"]) == (200, "active"), record
+        assert record["certificate"]["level_error"] == level_error
+
+    status, raw = service.post(
+        "/v1/systemone", ask_about("anger", "I am furious, fix at once the letter again")
+    )
+
+    (answer,) = json.loads(raw)["answers"].values()
+    assert (status, answer["answered_by"], answer["certified"]) == (200, "table", True)
+    assert round(answer["score"]) == 2
+    assert service.send("DELETE", "/v1/tasks/anger")[0] == 200
