@@ -1,11 +1,17 @@
 """A Model that goes away when nobody asks anything new, and comes back."""
 
+import json
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import yaml
 
+from examples import demo_table
+from examples.demo import Client
+from examples.teaching import AFRESH, ask_about, choice, register
 from tests.cluster.crowd import ask, request_body
 from tests.cluster.fleet import WITHIN_S, eventually
 from tests.running import Host, Service, free_port, one_cluster, settings_for, start
@@ -45,15 +51,44 @@ def service(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         service.stop()
 
 
-async def test_hits_need_no_model_and_a_new_request_brings_it_back(service):
-    async def no_model_is_left():
+async def test_a_table_needs_no_model(service):
+    rows = demo_table.read(whole=Path("not there"))
+    learn, unseen = demo_table.divide(rows)
+    question = choice(sorted({row.label for row in rows}), demo_table.INSTRUCTIONS)
+    with closing(Client(service.url)) as client:
+        record = register(client, "mail", learn, question, 120, fast_table={"min_saving": 0.0})
+    assert record["status"]["state"] == "active"
+    texts = [row.text for row in unseen[:10]]
+    covered = next(text for text in texts if answered(service, text, AFRESH)["answered_by"] == "table")
+    await eventually(no_model_is_left(service))
+
+    answer = answered(service, covered)
+
+    assert (answer["answered_by"], answer["certified"]) == ("table", True)
+    assert not service.replicas("Model")
+    assert service.send("DELETE", "/v1/tasks/mail")[0] == 200
+
+
+def answered(service, text, headers=None):
+    status, raw = service.post("/v1/systemone", ask_about("mail", text), headers)
+    assert status == 200, raw
+    (answer,) = json.loads(raw)["answers"].values()
+    return answer
+
+
+def no_model_is_left(service):
+    async def look():
         return not service.replicas("Model")
 
+    return look
+
+
+async def test_hits_need_no_model_and_a_new_request_brings_it_back(service):
     async def the_new_request_is_answered():
         return (await ask(service.port, request_body("new"), WITHIN_S)).status == 200
 
     await ask(service.port, request_body("known"), WITHIN_S)
-    await eventually(no_model_is_left)
+    await eventually(no_model_is_left(service))
 
     known = await ask(service.port, request_body("known"), WITHIN_S)
     assert (known.status, known.source) == (200, "replay")
