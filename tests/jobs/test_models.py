@@ -39,8 +39,9 @@ sys.exit(main())
 
 # The job imports torch when it has begun to make the model.
 STOPPED_WHILE_MAKING = """
-import os, sys
+import os, signal, sys
 from jobs.models import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 def stop(event, arguments):
     if event == "import" and arguments[0] == "torch":
         os.kill(os.getpid(), {signal})

@@ -1,8 +1,11 @@
 """A caller that leaves takes nothing with it: not the decision, and not those who wait for it."""
 
 import json
+import time
+from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +16,31 @@ pytestmark = pytest.mark.service
 
 
 @pytest.fixture
-def slow_service(host: Host) -> Service:
-    """A service whose engine takes half a second."""
-    return host.service(args={"engine": {"kind": "fake", "delay_s": 0.5}})
+def slow_service(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Service:
+    """A service whose engine takes half a second, and writes down each run."""
+    runs = tmp_path_factory.getbasetemp() / "runs"
+    return host.service(args={"engine": {"kind": "fake", "delay_s": 0.5, "runs_file": str(runs)}})
+
+
+@pytest.fixture
+def wait_for_a_run(slow_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
+    """Waits until the engine runs once more than when the test began: the call before it was there first."""
+    runs = tmp_path_factory.getbasetemp() / "runs"
+    known = _lines(runs)
+
+    def wait() -> None:
+        nonlocal known
+        until = time.monotonic() + 10
+        while _lines(runs) == known:
+            assert time.monotonic() < until, "the engine did not run"
+            time.sleep(0.01)
+        known = _lines(runs)
+
+    return wait
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_bytes().splitlines()) if path.exists() else 0
 
 
 class Asked:
@@ -37,9 +62,10 @@ class Asked:
         self._connection.close()
 
 
-def test_the_first_caller_leaves_and_those_who_joined_are_answered(slow_service):
+def test_the_first_caller_leaves_and_those_who_joined_are_answered(slow_service, wait_for_a_run):
     for round_number in range(3):
         first = Asked(slow_service, f"round {round_number}")
+        wait_for_a_run()
         with closing(Asked(slow_service, f"round {round_number}")) as second:
             first.close()
 
