@@ -38,6 +38,17 @@ def descendants(of: int) -> list[int]:
     return found
 
 
+def named(name: str, of: int) -> list[int]:
+    """Process ids below `of` whose program is called `name`."""
+    found = []
+    for pid in descendants(of):
+        with suppress(OSError):  # it ended while we looked
+            program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+            if program.decode(errors="replace").rpartition("/")[2] == name:
+                found.append(pid)
+    return found
+
+
 def end_descendants(grace_s: float, sleep: Callable[[float], None] = time.sleep) -> int:
     """Ask every descendant of this process to end, and kill those that have not after `grace_s` seconds.
 

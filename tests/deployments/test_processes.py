@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from deployments.processes import descendants
+from deployments.processes import descendants, named
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who descends from whom")
 
@@ -42,6 +42,13 @@ def test_descendants_are_found_over_generations():
         assert child.pid in below
         assert len(descendants(child.pid)) == 1
         child.communicate(b"\n")
+
+
+def test_a_descendant_is_found_by_the_name_of_its_program():
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        assert named("cat", os.getpid()) == [child.pid]
+        assert named("ca", os.getpid()) == []
+        child.communicate()
 
 
 def test_an_orphan_that_ignores_the_request_to_end_is_ended_all_the_same():
