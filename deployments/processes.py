@@ -49,6 +49,23 @@ def named(name: str, of: int) -> list[int]:
     return found
 
 
+def wait_until_steady(
+    look: Callable[[], object],
+    steady_s: float,
+    within_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+    timer: Callable[[], float] = time.monotonic,
+) -> None:
+    """Wait until `look` has returned the same for `steady_s` seconds, or `within_s` seconds have passed."""
+    known, since = look(), timer()
+    until = since + within_s
+    while timer() < min(since + steady_s, until):
+        sleep(0.05)
+        now = look()
+        if now != known:
+            known, since = now, timer()
+
+
 def end_descendants(grace_s: float, sleep: Callable[[float], None] = time.sleep) -> int:
     """Ask every descendant of this process to end, and kill those that have not after `grace_s` seconds.
 

@@ -20,11 +20,17 @@ from pathlib import Path
 from core.errors import SettingsError
 from deployments.ingress import INGRESS_ENV
 from deployments.paths import CHECKOUT
-from deployments.processes import adopt_orphans, end_descendants, end_with_parent, named
+from deployments.processes import (
+    adopt_orphans,
+    end_descendants,
+    end_with_parent,
+    named,
+    wait_until_steady,
+)
 
 READY_WITHIN_S = 180.0
-SETTLED_S = 1.0  # an ingress that was not reloaded for so long is not expected to be
-SETTLE_WITHIN_S = 10.0
+STEADY_S = 1.0  # an ingress that was not reloaded for so long is not expected to be
+STEADY_WITHIN_S = 10.0
 END_GRACE_S = 5.0
 LOGS = "/tmp/ray/session_latest/logs/serve"
 OBJECT_STORE_BYTES = 100 * 1024 * 1024  # the app passes everything by value
@@ -135,7 +141,8 @@ def _run(path: Path, address: str, start_ray: Callable[[], None]) -> int:
     problem = _wait_until_ready(address)
     if problem is not None:
         return _fail(problem)
-    _wait_for_reloads()
+    # Serve reloads the ingress as replicas join; each reload ends connections between two responses.
+    wait_until_steady(lambda: named("haproxy", os.getpid()), STEADY_S, STEADY_WITHIN_S)
     _say(f"ready on http://{address}; documentation at /docs, logs in {LOGS}. Try it:\n")
     print(EXAMPLE.format(address=address), flush=True)
     while True:
@@ -162,17 +169,6 @@ def _wait_until_ready(address: str) -> str | None:
             return None
         time.sleep(0.25)
     return f"nothing answered on {address} within {READY_WITHIN_S:g} s; see {LOGS}"
-
-
-def _wait_for_reloads() -> None:
-    """Serve reloads the ingress as replicas join; each reload ends connections between two responses."""
-    known, since = named("haproxy", os.getpid()), time.monotonic()
-    until = since + SETTLE_WITHIN_S
-    while time.monotonic() < min(since + SETTLED_S, until):
-        time.sleep(0.05)
-        now = named("haproxy", os.getpid())
-        if now != known:
-            known, since = now, time.monotonic()
 
 
 def _answers(address: str) -> bool:

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from deployments.processes import descendants, named
+from deployments.processes import descendants, named, wait_until_steady
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who descends from whom")
 
@@ -49,6 +49,25 @@ def test_a_descendant_is_found_by_the_name_of_its_program():
         assert named("cat", os.getpid()) == [child.pid]
         assert named("ca", os.getpid()) == []
         child.communicate()
+
+
+@pytest.mark.parametrize(
+    ("changes_at_s", "ends_at_s"),
+    [([], 1.0), ([0.2], 1.2), ([0.2, 0.9, 1.5], 2.5), ([0.5 * turn for turn in range(1, 9)], 3.0)],
+    ids=["nothing changes", "one change", "changes in a row", "changes without end"],
+)
+def test_a_wait_for_steadiness_begins_anew_with_every_change_and_ends_in_time(changes_at_s, ends_at_s):
+    passed_s = 0.0
+
+    def sleep(for_s):
+        nonlocal passed_s
+        passed_s += for_s
+
+    wait_until_steady(
+        lambda: sum(at <= passed_s + 1e-6 for at in changes_at_s), 1.0, 3.0, sleep, lambda: passed_s
+    )
+
+    assert passed_s == pytest.approx(ends_at_s, abs=0.051)
 
 
 def test_an_orphan_that_ignores_the_request_to_end_is_ended_all_the_same():

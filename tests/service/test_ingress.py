@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.processes import descendants
+from deployments.processes import named
 from deployments.settings import LimitSettings
 
 if sys.version_info >= (3, 14):
@@ -146,7 +146,7 @@ def test_what_is_not_http_is_the_callers_fault(service, request_bytes):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads which process listens where from /proc")
 def test_without_keys_http_is_for_this_machine_only(service):
-    serving = [pid for pid in descendants(service.process.pid) if b"haproxy" in executable(pid)]
+    serving = named("haproxy", service.process.pid)
     serving += [*service.replicas("Router")]
 
     listening = {address for pid in serving for address in http_listeners(pid)}
@@ -189,13 +189,6 @@ def raw(port, request):
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65_536), b""))
-
-
-def executable(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
-    except OSError:
-        return b""
 
 
 def http_listeners(pid):
