@@ -12,7 +12,7 @@ from redis.asyncio import Connection, ConnectionPool, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError, ResponseError
 from redis.exceptions import TimeoutError as ServerSlow
 
 from core.waiting import within
@@ -32,7 +32,7 @@ class Wire(Protocol):
         """Send all commands and return their replies, in order.
 
         Raises:
-            RedisError, OSError, TimeoutError: there are no replies.
+            RedisError, RedisClusterException, OSError, TimeoutError: there are no replies.
         """
         ...
 
@@ -142,12 +142,16 @@ class ClusterWire:
         try:
             async with within(CONNECT_S + self._reply_s):
                 replies: list[Reply] = await pipeline.execute(raise_on_error=False)
-        except BaseException:
+        except BaseException as error:
             await self._client.aclose()  # the next call asks the cluster for its layout
+            if _is_cut(error):
+                raise ServerGone(CUT) from error
             raise
         lost = next((reply for reply in replies if _is_lost(reply)), None)
         if lost is not None:
             await self._client.aclose()
+            if _is_cut(lost):
+                raise ServerGone(CUT) from lost
             raise TimeoutError(str(lost)) if isinstance(lost, ServerSlow) else lost
         return replies
 
@@ -166,4 +170,10 @@ def _is_lost(reply: Reply) -> bool:
     )
 
 
-Lost = (RedisError, OSError, TimeoutError)  # what `send` raises
+def _is_cut(error: BaseException) -> bool:
+    """Whether another call closed the client under this one, whose connection then has no stream any more."""
+    return isinstance(error, AttributeError)
+
+
+CUT: Final = "another call closed the connections of this one"
+Lost = (RedisError, RedisClusterException, OSError, TimeoutError)  # what `send` raises

@@ -3,12 +3,13 @@
 All keys carry one hash tag, so that a script may touch them together on a cluster as well.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from redis.asyncio import Redis, RedisCluster
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from core.errors import StoreUnavailable, TaskConflict
 from core.tasks.stores.base import KEEP_TOMBSTONES_S, Changes, Entry
@@ -78,7 +79,8 @@ def open_redis(url: str) -> "RedisTaskStore":
     scheme = parts.scheme.removesuffix("+cluster").replace("redis+unix", "unix")
     plain = parts._replace(scheme=scheme, query="").geturl()
     if parts.scheme.endswith("+cluster"):
-        return RedisTaskStore(lambda: RedisCluster.from_url(plain), prefix)
+        # The client disconnects every connection, busy ones too, when the layout changes: one call at a time.
+        return RedisTaskStore(lambda: RedisCluster.from_url(plain, protocol=2), prefix, at_once=1)
     return RedisTaskStore(lambda: Redis.from_url(plain, protocol=2), prefix)
 
 
@@ -88,10 +90,12 @@ class RedisTaskStore:
     Args:
         connect: makes the client; called once, when it is first needed.
         prefix: with which the keys begin.
+        at_once: how many calls may be under way.
     """
 
-    def __init__(self, connect: Callable[[], Any], prefix: str) -> None:
+    def __init__(self, connect: Callable[[], Any], prefix: str, at_once: int = 64) -> None:
         self._connect = connect
+        self._turns = asyncio.Semaphore(at_once)
         self._made: Any = None
         self._prefix = f"{prefix}{{tasks}}:"
         names = ("versions", "values", "times", "objects", "changes", "revision", "")
@@ -173,9 +177,9 @@ class RedisTaskStore:
         try:
             if self._made is None:
                 self._made = self._connect()
-            async with within(DEADLINE_S):
+            async with within(DEADLINE_S), self._turns:
                 return await call(self._made)
-        except (RedisError, OSError, TimeoutError) as error:
+        except (RedisError, RedisClusterException, OSError, TimeoutError) as error:
             raise StoreUnavailable(operation, str(error) or type(error).__name__) from error
 
 

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from core.cache.stores import open_store
 from core.cache.stores.base import FenceTable
 from core.cache.stores.redis import RedisStore
-from core.cache.stores.redis_wire import ServerWire
+from core.cache.stores.redis_wire import ClusterWire, Lost, ServerWire
 from core.errors import SettingsError, StoreUnavailable
 from tests.core.cache.servers import Server, redis_6, valkey
 
@@ -293,6 +293,22 @@ async def test_a_server_that_became_a_replica_is_looked_for_anew_by_its_name(pro
     await store.get_many([K1], NOW)
 
     assert proxy.connections == 2
+
+
+async def test_calls_whose_connections_another_call_closed_have_no_replies_and_say_so(a_cluster):
+    wire = ClusterWire(f"redis://127.0.0.1:{a_cluster[0].port}", 5.0, connections=4)
+    calls = []
+    for n in range(400):
+        calls.append(asyncio.create_task(wire.send([("SET", number(n), b"value")])))
+        await asyncio.sleep(0.0002)
+        if n % 10 == 9:
+            await wire.close()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    after = await wire.send([("SET", K1, b"value")])
+    await wire.close()
+
+    assert {type(one) for one in outcomes if not isinstance(one, (list, *Lost))} == set()
+    assert after
 
 
 async def test_a_cluster_whose_layout_changed_is_asked_for_it_again(a_cluster):

@@ -1,13 +1,18 @@
 """What task stores do when their server or their file fails, and what they leave behind."""
 
+import asyncio
+import contextlib
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from redis.crc import key_slot
+from redis.exceptions import ResponseError
 
 from core.errors import StoreUnavailable
 from core.tasks.stores import open_task_store
@@ -130,3 +135,38 @@ async def test_an_object_that_no_record_names_expires_on_a_server_and_one_that_i
         assert client.ttl(key.format(named)) > 0
         assert client.ttl(key.format(other)) == -1
         await store.close()
+
+
+async def test_writers_in_a_cluster_whose_layout_changes_are_told_what_was_written(a_cluster):
+    store = open_task_store(f"redis+cluster://127.0.0.1:{a_cluster[0].port}?prefix=moving:")
+    changing = asyncio.create_task(asyncio.to_thread(change_the_layout, a_cluster, times=20))
+    told = {f"task {n}": 0 for n in range(8)}
+
+    async def write(task):
+        while not changing.done():
+            try:
+                told[task] = await store.put("acme", task, b"value", None, NOW)
+            except StoreUnavailable:
+                await asyncio.sleep(0.01)
+
+    await asyncio.gather(*(write(task) for task in told))
+    await changing
+    found = {entry.id: entry.version for entry in (await store.read(0)).entries}
+    await store.close()
+
+    assert all(found[task] >= version > 0 for task, version in told.items())
+
+
+def change_the_layout(servers, times):
+    """Take the slot of the tasks out of the cluster and put it back, over and over."""
+    slot = key_slot(b"moving:{tasks}:")
+    for _ in range(times):
+        for command in ("DELSLOTS", "ADDSLOTS"):
+            with contextlib.ExitStack() as clients:
+                for server in servers:
+                    client = clients.enter_context(server.client())
+                    owns = command == "ADDSLOTS" and server is servers[slot * len(servers) // 16_384]
+                    if command == "DELSLOTS" or owns:
+                        with contextlib.suppress(ResponseError):  # not this one's
+                            client.execute_command("CLUSTER", command, slot)
+            time.sleep(0.02)
