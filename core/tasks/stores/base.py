@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from core.tasks.stores.rows import RowStore
+
 KEEP_TOMBSTONES_S = 7 * 86_400.0  # a server that was away for longer reads everything again
 
 
@@ -27,8 +29,8 @@ class Changes:
     is_everything: bool  # what is not among `entries` does not exist
 
 
-class TaskStore(Protocol):
-    """Records by tenant and id with a version each, and objects by digest.
+class TaskStore(RowStore, Protocol):
+    """Records by tenant and id with a version each, objects by digest, and rows to learn from.
 
     Each write of a record raises the revision of the store, so that a reader asks for what is new. Failures
     raise `StoreUnavailable`, a lost race `TaskConflict`, and nothing else is raised.

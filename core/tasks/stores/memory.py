@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from core.errors import TaskConflict
 from core.tasks.stores.base import Changes, Entry
+from core.tasks.stores.memory_rows import MemoryRowStore
 
 
-class MemoryTaskStore:
+class MemoryTaskStore(MemoryRowStore):
     """A `TaskStore` in dictionaries."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._revision = 0
         self._entries: dict[tuple[str, str], tuple[int, Entry, tuple[str, ...]]] = {}
         self._objects: dict[str, tuple[bytes, float]] = {}

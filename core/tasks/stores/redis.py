@@ -1,10 +1,12 @@
 """Tasks on a server that speaks Redis, or in a cluster of them.
 
-All keys carry one hash tag, so that a script may touch them together on a cluster as well.
+All keys of tasks carry one hash tag, so that a script may touch them together on a cluster as well; so do the
+keys of one series of rows.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import blake2b
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -13,6 +15,7 @@ from redis.exceptions import RedisClusterException, RedisError
 
 from core.errors import StoreUnavailable, TaskConflict
 from core.tasks.stores.base import KEEP_TOMBSTONES_S, Changes, Entry
+from core.tasks.stores.rows import Numbered, Series
 from core.waiting import within
 
 T = TypeVar("T")
@@ -70,6 +73,50 @@ redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('HDEL', KEYS[4], ARGV[1])
 return redis.call('ZREM', KEYS[5], ARGV[1])
 """
+# KEYS of a series: values by id, ids by number, the newest number.
+# ARGV: 1 to replace what is there, most rows, then id and value of each.
+ADD_ROWS: Final = """
+local new = 0
+for i = 3, #ARGV, 2 do
+  local is_new = redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 1]) == 1
+  if is_new then new = new + 1 end
+  if is_new or ARGV[1] == '1' then
+    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+    redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), ARGV[i])
+  end
+end
+local beyond = redis.call('ZCARD', KEYS[2]) - tonumber(ARGV[2])
+if beyond > 0 then
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[2], 0, beyond - 1)) do redis.call('HDEL', KEYS[1], id) end
+  redis.call('ZREMRANGEBYRANK', KEYS[2], 0, beyond - 1)
+end
+return new
+"""
+# KEYS as above; ARGV: number after which, limit.
+READ_ROWS: Final = """
+local found = {}
+local ids = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+for i = 1, #ids, 2 do
+  found[#found + 1] = {ids[i + 1], ids[i], redis.call('HGET', KEYS[1], ids[i])}
+end
+return found
+"""
+# KEYS as above; ARGV: ids.
+ERASE_ROWS: Final = """
+local gone = 0
+for _, id in ipairs(ARGV) do
+  redis.call('HDEL', KEYS[1], id)
+  gone = gone + redis.call('ZREM', KEYS[2], id)
+end
+return gone
+"""
+# KEYS as above.
+CLEAR_ROWS: Final = """
+local gone = redis.call('ZCARD', KEYS[2])
+redis.call('DEL', KEYS[1], KEYS[2])
+return gone
+"""
+ROWS_AT_ONCE: Final = 500  # in one call of a script, during which the server does nothing else
 
 
 def open_redis(url: str) -> "RedisTaskStore":
@@ -97,6 +144,7 @@ class RedisTaskStore:
         self._connect = connect
         self._turns = asyncio.Semaphore(at_once)
         self._made: Any = None
+        self._rows_prefix = f"{prefix}rows:"
         self._prefix = f"{prefix}{{tasks}}:"
         names = ("versions", "values", "times", "objects", "changes", "revision", "")
         self._keys = [self._prefix + name for name in names]
@@ -162,11 +210,62 @@ class RedisTaskStore:
         old = [field for field, at in times.items() if float(at) < before]
         return sum([int(await self._run("forget", FORGET, field)) for field in old])
 
+    async def add_rows(self, series: Series, rows: Sequence[tuple[str, bytes]], max_rows: int) -> int:
+        """Append rows whose ids are not there."""
+        return await self._write_rows("add_rows", 0, series, rows, max_rows)
+
+    async def replace_rows(self, series: Series, rows: Sequence[tuple[str, bytes]], max_rows: int) -> None:
+        """Append rows, each in place of the one with its id."""
+        await self._write_rows("replace_rows", 1, series, rows, max_rows)
+
+    async def read_rows(self, series: Series, after: int, limit: int) -> list[Numbered]:
+        """At most `limit` rows with a number above `after`."""
+        found: list[Numbered] = []
+        while len(found) < limit:
+            least, most = found[-1].number if found else after, min(ROWS_AT_ONCE, limit - len(found))
+            part = await self._on_rows("read_rows", READ_ROWS, series, least, most)
+            found += [Numbered(int(number), row_id.decode(), value) for number, row_id, value in part]
+            if len(part) < most:
+                break
+        return found
+
+    async def erase_rows(self, series: Series, ids: Sequence[str]) -> int:
+        """Remove rows; return how many there were."""
+        parts = [ids[at : at + ROWS_AT_ONCE] for at in range(0, len(ids), ROWS_AT_ONCE)]
+        return sum([int(await self._on_rows("erase_rows", ERASE_ROWS, series, *part)) for part in parts])
+
+    async def clear_rows(self, series: Series) -> int:
+        """Remove all rows, and return how many there were."""
+        return int(await self._on_rows("clear_rows", CLEAR_ROWS, series))
+
+    async def count_rows(self, series: Series) -> int:
+        """How many rows there are."""
+        return int(await self._ask("count_rows", lambda db: db.zcard(self._row_keys(series)[1])))
+
     async def close(self) -> None:
         """Close every connection."""
         if self._made is not None:
             await self._made.aclose()
             self._made = None
+
+    async def _write_rows(
+        self, operation: str, replaces: int, series: Series, rows: Sequence[tuple[str, bytes]], max_rows: int
+    ) -> int:
+        new = 0
+        for at in range(0, len(rows), ROWS_AT_ONCE):
+            plain = [part for row in rows[at : at + ROWS_AT_ONCE] for part in row]
+            new += int(await self._on_rows(operation, ADD_ROWS, series, replaces, max_rows, *plain))
+        return new
+
+    async def _on_rows(self, operation: str, script: str, series: Series, *arguments: Any) -> Any:  # noqa: ANN401
+        keys = self._row_keys(series)
+        return await self._ask(operation, lambda db: db.eval(script, len(keys), *keys, *arguments))
+
+    def _row_keys(self, series: Series) -> list[str]:
+        # Each series has a hash tag of its own, so that a cluster divides them; a task's id may hold a brace.
+        named = SEPARATOR.join((series.tenant, series.task, series.name))
+        tag = blake2b(named.encode(), digest_size=12).hexdigest()
+        return [f"{self._rows_prefix}{{{tag}}}:{part}" for part in ("values", "numbers", "newest")]
 
     async def _run(self, operation: str, script: str, *arguments: Any) -> Any:  # noqa: ANN401
         return await self._ask(

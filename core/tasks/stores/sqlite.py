@@ -9,7 +9,9 @@ from typing import Final, TypeVar
 
 from core.cache.stores.worker import Worker
 from core.errors import StoreUnavailable, TaskConflict
+from core.tasks.stores import sqlite_rows
 from core.tasks.stores.base import Changes, Entry
+from core.tasks.stores.rows import Numbered, Series
 
 T = TypeVar("T")
 
@@ -101,6 +103,30 @@ class SqliteTaskStore:
 
         return await self._change("forget", forget)
 
+    async def add_rows(self, series: Series, rows: Sequence[tuple[str, bytes]], max_rows: int) -> int:
+        """Append rows whose ids are not there."""
+        return await self._change("add_rows", lambda db: sqlite_rows.add(db, series, rows, max_rows))
+
+    async def replace_rows(self, series: Series, rows: Sequence[tuple[str, bytes]], max_rows: int) -> None:
+        """Append rows, each in place of the one with its id."""
+        await self._change("replace_rows", lambda db: sqlite_rows.replace(db, series, rows, max_rows))
+
+    async def read_rows(self, series: Series, after: int, limit: int) -> list[Numbered]:
+        """At most `limit` rows with a number above `after`."""
+        return await self._use("read_rows", lambda db: sqlite_rows.read(db, series, after, limit))
+
+    async def erase_rows(self, series: Series, ids: Sequence[str]) -> int:
+        """Remove rows; return how many there were."""
+        return await self._change("erase_rows", lambda db: sqlite_rows.erase(db, series, ids))
+
+    async def clear_rows(self, series: Series) -> int:
+        """Remove all rows, and return how many there were."""
+        return await self._change("clear_rows", lambda db: sqlite_rows.clear(db, series))
+
+    async def count_rows(self, series: Series) -> int:
+        """How many rows there are."""
+        return await self._use("count_rows", lambda db: sqlite_rows.count(db, series))
+
     async def close(self) -> None:
         """Finish what was begun and close the file."""
         await self._worker.run(self._close)
@@ -144,6 +170,7 @@ def _open(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")  # a record that was acknowledged outlives a loss of power
     db.executescript(SCHEMA)
+    db.executescript(sqlite_rows.SCHEMA)
     return db
 
 
