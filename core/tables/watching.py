@@ -43,11 +43,11 @@ class Bets:
             alpha: error rate that the certificate allows, in (0, 1).
         """
         checks, errors, laid = self.checks, self.errors, list(self.laid)
-        rates = assumed_rates(alpha)
+        if_wrong = [rate / alpha for rate in assumed_rates(alpha)]
+        if_right = [(1.0 - rate) / (1.0 - alpha) for rate in assumed_rates(alpha)]
         for one in wrong:
             stake = (_kept(checks) - _kept(checks + 1)) / BETS
-            for bet, rate in enumerate(rates):
-                odds = rate / alpha if one else (1.0 - rate) / (1.0 - alpha)
+            for bet, odds in enumerate(if_wrong if one else if_right):
                 laid[bet] = min(1e300, (laid[bet] + stake) * odds)
             checks += 1
             errors += one

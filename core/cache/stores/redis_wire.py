@@ -4,7 +4,8 @@ A connection whose replies were not all read is closed and never used again: who
 reply to somebody else's command.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from hiredis import pack_command
@@ -140,24 +141,21 @@ class ClusterWire:
         for command in commands:
             pipeline.execute_command(*command, **({"get": True} if command[0] == "SET" else {}))
         try:
-            async with within(CONNECT_S + self._reply_s):
-                replies: list[Reply] = await pipeline.execute(raise_on_error=False)
-        except BaseException as error:
+            with _cut_is_gone():
+                async with within(CONNECT_S + self._reply_s):
+                    replies: list[Reply] = await pipeline.execute(raise_on_error=False)
+                lost = next((reply for reply in replies if _is_lost(reply)), None)
+                if lost is not None:
+                    raise TimeoutError(str(lost)) if isinstance(lost, ServerSlow) else lost
+        except BaseException:
             await self._client.aclose()  # the next call asks the cluster for its layout
-            if _is_cut(error):
-                raise ServerGone(CUT) from error
             raise
-        lost = next((reply for reply in replies if _is_lost(reply)), None)
-        if lost is not None:
-            await self._client.aclose()
-            if _is_cut(lost):
-                raise ServerGone(CUT) from lost
-            raise TimeoutError(str(lost)) if isinstance(lost, ServerSlow) else lost
         return replies
 
     async def count(self) -> int:
         """How many keys all members hold."""
-        return int(await self._client.dbsize(target_nodes=RedisCluster.PRIMARIES))
+        with _cut_is_gone():
+            return int(await self._client.dbsize(target_nodes=RedisCluster.PRIMARIES))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -170,10 +168,13 @@ def _is_lost(reply: Reply) -> bool:
     )
 
 
-def _is_cut(error: BaseException) -> bool:
-    """Whether another call closed the client under this one, whose connection then has no stream any more."""
-    return isinstance(error, AttributeError)
+@contextmanager
+def _cut_is_gone() -> Iterator[None]:
+    """Say so where another call closed the client under this one, whose connection has no stream now."""
+    try:
+        yield
+    except AttributeError as error:
+        raise ServerGone("another call closed the connections of this one") from error
 
 
-CUT: Final = "another call closed the connections of this one"
 Lost = (RedisError, RedisClusterException, OSError, TimeoutError)  # what `send` raises

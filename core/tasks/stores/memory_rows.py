@@ -16,8 +16,11 @@ class MemoryRowStore:
     async def add_rows(self, series: Series, rows: Sequence[tuple[str, bytes]], max_rows: int) -> int:
         """Append rows whose ids are not there."""
         kept = self._kept_rows[series]
-        new = {row_id: value for row_id, value in reversed(rows) if row_id not in kept}
-        self._append(series, list(reversed(new.items())), max_rows)
+        new: dict[str, bytes] = {}
+        for row_id, value in rows:
+            if row_id not in kept:
+                new.setdefault(row_id, value)
+        self._append(series, [*new.items()], max_rows)
         return len(new)
 
     async def replace_rows(self, series: Series, rows: Sequence[tuple[str, bytes]], max_rows: int) -> None:

@@ -78,7 +78,7 @@ return redis.call('ZREM', KEYS[5], ARGV[1])
 ADD_ROWS: Final = """
 local new = 0
 for i = 3, #ARGV, 2 do
-  local is_new = redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 1]) == 1
+  local is_new = redis.call('HEXISTS', KEYS[1], ARGV[i]) == 0
   if is_new then new = new + 1 end
   if is_new or ARGV[1] == '1' then
     redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
@@ -258,8 +258,7 @@ class RedisTaskStore:
         return new
 
     async def _on_rows(self, operation: str, script: str, series: Series, *arguments: Any) -> Any:  # noqa: ANN401
-        keys = self._row_keys(series)
-        return await self._ask(operation, lambda db: db.eval(script, len(keys), *keys, *arguments))
+        return await self._run(operation, script, *arguments, keys=self._row_keys(series))
 
     def _row_keys(self, series: Series) -> list[str]:
         # Each series has a hash tag of its own, so that a cluster divides them; a task's id may hold a brace.
@@ -267,10 +266,15 @@ class RedisTaskStore:
         tag = blake2b(named.encode(), digest_size=12).hexdigest()
         return [f"{self._rows_prefix}{{{tag}}}:{part}" for part in ("values", "numbers", "newest")]
 
-    async def _run(self, operation: str, script: str, *arguments: Any) -> Any:  # noqa: ANN401
-        return await self._ask(
-            operation, lambda db: db.eval(script, len(self._keys), *self._keys, *arguments)
-        )
+    async def _run(
+        self,
+        operation: str,
+        script: str,
+        *arguments: Any,  # noqa: ANN401
+        keys: Sequence[str] | None = None,
+    ) -> Any:  # noqa: ANN401
+        touched = self._keys if keys is None else keys
+        return await self._ask(operation, lambda db: db.eval(script, len(touched), *touched, *arguments))
 
     async def _ask(self, operation: str, call: Callable[[Any], Awaitable[T]]) -> T:
         try:
