@@ -36,7 +36,7 @@ from core.tables.certify import Outcomes, Sample, certify
 from core.tables.spending import share
 from core.tables.split import distinct, input_digest, split
 from core.tables.static_vectors import StaticVectors, load_static
-from core.tables.students import EncoderStudent, StaticStudent, Student
+from core.tables.students import Answers, EncoderStudent, StaticStudent, Student
 from core.tables.table import Table
 from core.tables.tokens import Tokens
 from core.tables.verdict import Verdict
@@ -204,7 +204,9 @@ def _systems(part: Divided, models: Models) -> dict[str, System]:
     systems = {}
     for kind, student in students.items():
         began = time.perf_counter()
-        fitted = student.fit(part.fit.texts, part.fit.gold, len(part.labels), lambda share: None)
+        fitted = student.fit(
+            student.see(part.fit.texts), Answers(part.fit.gold), len(part.labels), lambda share: None
+        )
         took = time.perf_counter() - began
         systems[kind] = _of_table(fitted.table, _outcomes(fitted.rehearsal, part.fit), took, part, models)
     return {**systems, "shad0wllm": _of_shad0w(part)}

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from core.tables.features import PAIR_SLOTS
+from core.tables.features import PAIR_SLOTS, Features
 from core.tables.table import Parts, Table
 
 PARITY: Final = 0.01
@@ -80,7 +80,7 @@ def compare(
     table: Table,
     fitted: Floats,
     present: npt.NDArray[np.int64],
-    ids: Sequence[npt.NDArray[np.int32]],
+    features: Sequence[Features],
     vectors: Floats | None,
 ) -> None:
     """Hold the table's scores against the fitted ones, text by text.
@@ -89,15 +89,15 @@ def compare(
         table: compiled.
         fitted: scores of n texts, shape (n, classes).
         present: the option of each class.
-        ids: each text's tokens.
+        features: of each text.
         vectors: each text's sentence vector, shape (n, dim), for encoder students.
 
     Raises:
         AssertionError: one is more than PARITY away.
     """
-    for place, (tokens, expected) in enumerate(zip(ids, fitted, strict=True)):
+    for place, (seen, expected) in enumerate(zip(features, fitted, strict=True)):
         vector = None if vectors is None else vectors[place]
-        off = float(np.abs(table.scores(tokens, vector)[present] - expected).max())
+        off = float(np.abs(table.scores(seen, vector)[present] - expected).max())
         if not off <= PARITY:
             raise AssertionError(
                 f"a compiled score is {off:g} from the fitted one and may be {PARITY} away. This is a bug."

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from core.tables.features import PAIR_SLOTS, featurize
+from core.tables.features import PAIR_SLOTS, Features
 
 SEEN_OFTEN: Final = 2  # texts that a pair must occur in to be learned from; half of all pairs occur in one
 
@@ -33,14 +33,13 @@ class Counted:
         return self.raw[:, self.learned].multiply(self.weights).tocsr().astype(np.float32)
 
 
-def count(ids: Sequence[npt.NDArray[np.int32]], size: int) -> Counted:
+def count(features: Sequence[Features], size: int) -> Counted:
     """Count the features of texts.
 
     Args:
-        ids: each text's token ids, shape (tokens,).
+        features: of each text.
         size: how many tokens there are.
     """
-    features = [featurize(each, size) for each in ids]
     lengths = np.array([len(each) for each in features], np.int64)
     raw = scipy.sparse.csr_matrix(
         (
@@ -48,13 +47,13 @@ def count(ids: Sequence[npt.NDArray[np.int32]], size: int) -> Counted:
             np.concatenate(features),
             np.concatenate(([0], np.cumsum(lengths))),
         ),
-        shape=(len(ids), size + PAIR_SLOTS),
+        shape=(len(features), size + PAIR_SLOTS),
     )
     raw.sum_duplicates()
     texts = np.bincount(raw.indices, minlength=raw.shape[1])
     least = np.where(np.arange(raw.shape[1]) < size, 1, SEEN_OFTEN)
     learned = np.flatnonzero(texts >= least)
-    weights = np.sqrt(np.log((1 + len(ids)) / (1 + texts[learned])))
+    weights = np.sqrt(np.log((1 + len(features)) / (1 + texts[learned])))
     squares = float(raw[:, learned].multiply(weights).power(2).sum())
-    weights /= max(1e-9, np.sqrt(squares / len(ids)))
+    weights /= max(1e-9, np.sqrt(squares / len(features)))
     return Counted(raw, learned, weights.astype(np.float32))

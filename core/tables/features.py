@@ -16,10 +16,10 @@ PAIR_SLOTS: Final = 1 << PAIR_BITS
 _SPREAD: Final = np.int64(0x9E3779B1)  # odd, so that no two tokens before one other share a slot
 _MASK: Final = np.int64(PAIR_SLOTS - 1)
 
-Ids = npt.NDArray[np.int64]
+Features = npt.NDArray[np.int64]  # (2n - 1,) for n tokens, or (0,)
 
 
-def featurize(ids: npt.NDArray[np.integer], size: int) -> Ids:
+def featurize(ids: npt.NDArray[np.integer], size: int) -> Features:
     """Numbers of a text's features, each as often as it occurs.
 
     Args:
@@ -40,3 +40,8 @@ def featurize(ids: npt.NDArray[np.integer], size: int) -> Ids:
         pairs &= _MASK
         pairs += size
     return features
+
+
+def tokens_of(features: Features) -> Features:
+    """The token ids among features, which come first: as `featurize` gives them, or sorted."""
+    return features[: (len(features) + 1) // 2]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from core.errors import ArtefactMismatch
 from core.tables import container
-from core.tables.features import FEATURES_VERSION, featurize
+from core.tables.features import FEATURES_VERSION, Features, featurize, tokens_of
 from core.tables.tokens import Tokens
 from core.tables.verdict import Verdict
 
@@ -92,23 +92,34 @@ class Table:
             text: the state's text.
             vector: for encoder tables, its sentence vector, shape (dim,).
         """
-        ids = self._tokens.ids(text)
-        scores = self.scores(ids, vector)
+        return self.judge(self.see(text), vector)
+
+    def see(self, text: str) -> Features:
+        """What this table reads of a text; see `featurize`."""
+        return featurize(self._tokens.ids(text), len(self._known))
+
+    def judge(self, features: Features, vector: npt.NDArray[np.float32] | None = None) -> Verdict:
+        """The verdict on a text of which no more is known than its features.
+
+        Args:
+            features: as `see` gives them, or sorted.
+            vector: for encoder tables, the text's sentence vector, shape (dim,).
+        """
+        scores = self.scores(features, vector)
         first = int(scores.argmax())
         top = scores[first]
         weights = np.exp(scores - top)
         weights /= np.add.reduce(weights)
         probabilities: list[float] = weights.tolist()
-        if not known_enough(self._known, ids):
+        if not known_enough(self._known, features):
             return Verdict(tuple(probabilities), math.nan)
         scores[first] = -math.inf
         return Verdict(tuple(probabilities), probabilities[first] - probabilities[int(scores.argmax())])
 
     def scores(
-        self, ids: npt.NDArray[np.integer], vector: npt.NDArray[np.float32] | None = None
+        self, features: Features, vector: npt.NDArray[np.float32] | None = None
     ) -> npt.NDArray[np.float64]:
         """Scores before the softmax, shape (options,)."""
-        features = featurize(ids, len(self._known))
         total = np.add.reduce(self._rows.take(self._index.take(features), 0), 0, np.int32)
         scores: npt.NDArray[np.float64] = total * (self._step / math.sqrt(max(1, len(features))))
         scores += self._bias
@@ -119,13 +130,14 @@ class Table:
         return scores
 
 
-def known_enough(known: npt.NDArray[np.bool_], ids: npt.NDArray[np.integer]) -> bool:
+def known_enough(known: npt.NDArray[np.bool_], features: Features) -> bool:
     """Whether a student may judge a text at all: it has tokens, and knows at least half of them.
 
     Args:
         known: by token id, whether it occurred in a fit example, shape (tokens,).
-        ids: the text's token ids, shape (n,).
+        features: the text's, as `featurize` gives them or sorted.
     """
+    ids = tokens_of(features)
     n = len(ids)
     return n > 0 and 2 * int(np.count_nonzero(known.take(ids))) >= n
 

@@ -1,13 +1,15 @@
 """Texts as token ids, where a word that was met before is not tokenized again."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
+
+from core.tables.features import Features, featurize
 
 MAX_TOKENS: Final = 256  # longer texts keep both ends
 CHARS_PER_TOKEN: Final = 16  # a token of plain text is shorter; what lies far inside a long text is not read
@@ -65,6 +67,10 @@ class Tokens:
             ids = np.concatenate((ids[: MAX_TOKENS // 2], ids[-(MAX_TOKENS // 2) :]))
             ids.flags.writeable = False
         return ids
+
+    def features(self, texts: Iterable[str]) -> list[Features]:
+        """What a student sees of each text; see `featurize`."""
+        return [featurize(self.ids(text), self.size) for text in texts]
 
     def _tokenized(self, text: str) -> bytes:
         return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32).tobytes()

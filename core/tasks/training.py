@@ -17,7 +17,7 @@ from core.tables.certificate import Certificate
 from core.tables.certify import Outcomes, Sample, certify
 from core.tables.spending import share
 from core.tables.split import distinct, input_digest, split
-from core.tables.students import Student
+from core.tables.students import Answers, Student
 from core.tables.table import Table
 from core.tables.verdict import Verdict
 from core.tasks.lesson import Lesson, Trained
@@ -68,7 +68,7 @@ def train(
         def report(done: float, number: int = number) -> None:
             progress((number + done) / len(students))
 
-        fitted = student.fit(texts, labels, lesson.question.size, report)
+        fitted = student.fit(student.see(texts), Answers(labels), lesson.question.size, report)
         misses = _misses(lesson.question, fitted.rehearsal, labels.tolist())
         fit = _fit_bytes([digests[index] for index in chosen], fitted.rehearsal, misses)
         certificate = _certified(lesson, fitted.table, sample, encode_all, delta, fit)

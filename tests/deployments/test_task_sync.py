@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from core.errors import StoreUnavailable
-from core.tables.students import StaticStudent
+from core.tables.students import Answers, StaticStudent
 from core.tasks.notes import PREFIX, Note
 from core.tasks.record import TableRef
 from core.tasks.record_json import encode, object_digest
@@ -25,7 +25,8 @@ NOW = 1_000.0
 def table():
     """The bytes of a table."""
     texts, labels = examples((20, 20))
-    return StaticStudent(static_vectors()).fit(texts, labels, 2, lambda share: None).table.to_bytes()
+    student = StaticStudent(static_vectors())
+    return student.fit(student.see(texts), Answers(labels), 2, lambda share: None).table.to_bytes()
 
 
 class Breakable(MemoryTaskStore):

@@ -10,7 +10,7 @@ import pytest
 from core.tables.certify import Outcomes, Sample, certify
 from core.tables.split import input_digest, split
 from core.tables.static_vectors import load_static
-from core.tables.students import StaticStudent
+from core.tables.students import Answers, StaticStudent
 from examples.demo_table import PART, read
 from jobs.models import MODELS_DIR, prepare_vectors
 
@@ -32,7 +32,7 @@ def fitted(number):
     fit, rest = ([rows[i].text for i in part] for part in (parts.fit, parts.certify))
     learned = gold[list(parts.fit)]
     student = StaticStudent(load_static("english", MODELS_DIR))
-    made = student.fit(fit, learned, len(names), lambda share: None)
+    made = student.fit(student.see(fit), Answers(learned), len(names), lambda share: None)
     asked = [made.table.decide(text) for text in rest]
     return outcomes(made.rehearsal, learned), outcomes(asked, gold[list(parts.certify)])
 

@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import InvalidRequest
 from core.tables import compiling
-from core.tables.students import EncoderStudent, StaticStudent
+from core.tables.students import Answers, EncoderStudent, Seen, StaticStudent
 from core.tables.table import Table
 from tests.toy_language import DIM, SPECIAL, WORDS, examples, static_vectors, texts_about, tokenizer_json
 
@@ -33,7 +33,7 @@ def student(request):
 
 
 def learned(student, texts, labels, options=3):
-    return student.fit(texts, labels, options, lambda share: None)
+    return student.fit(student.see(texts), Answers(labels), options, lambda share: None)
 
 
 def decided(table, texts):
@@ -65,6 +65,31 @@ def test_a_rehearsal_has_a_verdict_per_example_in_their_order(student):
 
     assert np.mean(np.array(tops(fitted.rehearsal)) == labels[mixed]) > 0.9
     assert all(math.isclose(sum(verdict.probabilities), 1.0, abs_tol=1e-9) for verdict in fitted.rehearsal)
+
+
+def test_a_student_learns_distributions_as_they_are(student):
+    texts, labels = examples((60, 60, 60))
+    soft = np.full((len(texts), 3), 0.2, np.float32)
+    soft[np.arange(len(texts)), labels] = 0.6
+
+    fitted = student.fit(student.see(texts), Answers(labels, soft), 3, lambda share: None)
+    said = np.array([verdict.probabilities for verdict in decided(fitted.table, texts)])
+
+    assert np.array_equal(said.argmax(1), labels)
+    # The temperature is fitted to the options that were chosen, so the rivals keep their order, not their size.
+    rivals = np.sort(said, 1)[:, :2]
+    assert np.median(rivals[:, 0] / rivals[:, 1]) > 0.7
+
+
+def test_sorted_features_teach_the_same(student):
+    texts, labels = examples((20, 20, 20))
+    seen = student.see(texts)
+    in_order = Seen([np.sort(each) for each in seen.features], seen.vectors)
+
+    one, other = (student.fit(each, Answers(labels), 3, lambda share: None) for each in (seen, in_order))
+
+    assert one.table.digest == other.table.digest
+    assert one.rehearsal == other.rehearsal
 
 
 def test_a_rehearsal_of_noise_is_no_better_than_chance(student):
@@ -161,7 +186,8 @@ def test_words_that_no_example_has_count_as_unknown():
 def test_progress_rises_to_one(student):
     told: list[float] = []
 
-    student.fit(*examples((10, 10, 10)), 3, told.append)
+    texts, labels = examples((10, 10, 10))
+    student.fit(student.see(texts), Answers(labels), 3, told.append)
 
     assert told == sorted(told)
     assert 0.0 < told[0] < told[-1] == 1.0

@@ -128,11 +128,18 @@ def test_an_encoder_table_adds_the_product_with_the_vector():
     weights = np.random.default_rng(3).normal(size=(4, 5)).astype(np.float32)
     vector = np.ones(5, np.float32)
     plain, table = Table.made_of(parts()), Table.made_of(parts(weights=weights))
-    ids = Tokens(tokenizer_json()).ids("lost card")
+    (seen,) = Tokens(tokenizer_json()).features(["lost card"])
 
-    np.testing.assert_allclose(table.scores(ids, vector), plain.scores(ids) + weights.sum(1), rtol=1e-6)
+    np.testing.assert_allclose(table.scores(seen, vector), plain.scores(seen) + weights.sum(1), rtol=1e-6)
     assert (plain.kind, plain.student) == ("static", "")
     assert (table.kind, table.student) == ("encoder", "some encoder")
+
+
+def test_sorted_features_are_judged_as_the_text_is():
+    table = Table.made_of(parts())
+
+    for text in (*examples((60, 60, 60))[0], "", "xyzzy", "card xyzzy plugh lost"):
+        assert repr(table.judge(np.sort(table.see(text)))) == repr(table.decide(text))
 
 
 def test_answers_are_the_same_in_any_order_and_on_any_thread():

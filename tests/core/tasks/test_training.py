@@ -8,7 +8,7 @@ import pytest
 
 from core.contract.questions import QuestionReader
 from core.errors import InvalidRequest
-from core.tables.students import Fitted, StaticStudent
+from core.tables.students import Fitted, Seen, StaticStudent
 from core.tables.table import Table
 from core.tables.verdict import Verdict
 from core.tasks.lesson import Lesson
@@ -36,8 +36,11 @@ class Script:
     options: int = 2
     seen: Any = None
 
-    def fit(self, texts, labels, options, progress):
-        self.seen = [*texts]
+    def see(self, texts):
+        return Seen([*texts])
+
+    def fit(self, seen, answers, options, progress):
+        texts = self.seen = seen.features
         progress(0.5)
         progress(1.0)
         made = Script(self.kind, options=options)
