@@ -13,7 +13,7 @@ import yaml
 
 from benchmarks import load
 from benchmarks.result import result
-from deployments.settings import AppConfig
+from config.settings import AppConfig
 from tests.running import free_port, one_cluster, settings_for, start
 
 TARGET = ">= 0.85"

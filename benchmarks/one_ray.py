@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import ray
 
-from deployments.paths import CHECKOUT
+from config.paths import CHECKOUT
 from tests.running import one_cluster
 
 

@@ -7,14 +7,14 @@ it can only do where that is the class itself: no postponed annotations in this 
 from ray import serve
 from ray.serve.deployment import Application, Deployment
 
+from config.paths import absolute_store
+from config.settings import AppConfig
 from core.engines.registry import describe
 from deployments.check import refuse_misspelt
 from deployments.coalescer import coalescer_actors
 from deployments.fast_table import FastTable, encoder_here
 from deployments.model import Model
-from deployments.paths import absolute_store
 from deployments.router import Router
-from deployments.settings import AppConfig
 
 START_ATTEMPTS = 3  # what keeps a replica from starting is rarely gone by the twentieth time, Serve's default
 MAX_BACKOFF_S = 0.05  # between looks at full Models; Serve's half second leaves them idle most of the time

@@ -23,11 +23,11 @@ from ray.serve.schema import (
     ServeDeploySchema,
 )
 
+from config.paths import CHECKOUT, absolute_store
+from config.settings import AppConfig
 from core.cache.stores import open_store
 from core.errors import SettingsError
 from deployments.auth import read_keys
-from deployments.paths import CHECKOUT, absolute_store
-from deployments.settings import AppConfig
 
 M = TypeVar("M", bound=BaseModel)
 

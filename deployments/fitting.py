@@ -4,6 +4,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from config.paths import CHECKOUT
+from config.settings import AppConfig
 from core.consulting import EncodeTexts
 from core.engines.artefact import FOLDER
 from core.engines.base import Engine, Item
@@ -18,8 +20,6 @@ from core.tasks.record import State, TableRef, TaskRecord
 from core.tasks.record_json import object_digest
 from deployments.fast_table import RemoteEncoder
 from deployments.lessons import Event, teach_remotely
-from deployments.paths import CHECKOUT
-from deployments.settings import AppConfig
 from deployments.tables_on_node import read_table
 
 WARM_WAIT_S = 60.0

@@ -15,6 +15,8 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from ray.serve.handle import DeploymentHandle
 
+from config.paths import CHECKOUT
+from config.settings import AppConfig
 from core.cache.cache import DecisionCache, Limits
 from core.cache.guard import Guarding
 from core.cache.modes import Mode, view
@@ -35,9 +37,7 @@ from deployments.fitting import means_of
 from deployments.http import AsgiApp, HttpApp
 from deployments.ingress import ingress_warnings, listening_host
 from deployments.pages import ServedModel, build_pages
-from deployments.paths import CHECKOUT
 from deployments.remote_engine import RemoteEngine
-from deployments.settings import AppConfig
 from deployments.tables_on_node import TablesOnNode
 from deployments.task_routes import TaskLimits, task_routes
 from deployments.task_sync import TaskSync

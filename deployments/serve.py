@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
+from config.paths import CHECKOUT
 from core.errors import SettingsError
 from deployments.ingress import INGRESS_ENV
-from deployments.paths import CHECKOUT
 from deployments.processes import (
     adopt_orphans,
     end_descendants,

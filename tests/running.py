@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from deployments.paths import CHECKOUT
+from config.paths import CHECKOUT
 from deployments.processes import descendants
 
 STOP_WITHIN_S = 60.0

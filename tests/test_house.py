@@ -15,14 +15,14 @@ from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicati
 CHECKOUT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 SERVE_CONFIG = yaml.safe_load((CHECKOUT / "serve_config.yaml").read_text())
-OUR_FOLDERS = ("core", "deployments", "jobs", "tests", "benchmarks", "examples")
+OUR_FOLDERS = ("config", "core", "deployments", "jobs", "tests", "benchmarks", "examples")
 
 
 def our_python_files():
     return [path for folder in OUR_FOLDERS for path in (CHECKOUT / folder).rglob("*.py")]
 
 
-@pytest.mark.parametrize("name", ["core", "deployments", "jobs"])
+@pytest.mark.parametrize("name", ["config", "core", "deployments", "jobs"])
 def test_a_package_with_a_common_name_is_the_one_of_this_checkout(name):
     package = importlib.import_module(name)
 
@@ -32,7 +32,7 @@ def test_a_package_with_a_common_name_is_the_one_of_this_checkout(name):
 def test_every_package_of_the_tree_is_listed_for_installation():
     found = {
         ".".join(path.parent.relative_to(CHECKOUT).parts)
-        for folder in ("core", "deployments", "jobs")
+        for folder in ("config", "core", "deployments", "jobs")
         for path in (CHECKOUT / folder).rglob("__init__.py")
     }
 

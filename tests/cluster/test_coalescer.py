@@ -15,10 +15,10 @@ import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from config.paths import CHECKOUT
 from core.coalescing.bounds import Bounds
 from core.coalescing.client import CoalescerStats, shard_of
 from deployments.coalescer import coalescer_actors, connect
-from deployments.paths import CHECKOUT
 from tests.cluster.routers import Cluster, start
 from tests.running import Host, one_cluster
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from config.paths import CHECKOUT
 from deployments.ingress import REQUIRED
-from deployments.paths import CHECKOUT
 from deployments.processes import descendants
 from tests.running import free_port, one_cluster, settings_for, start
 

@@ -4,9 +4,9 @@ import pytest
 from ray import serve
 from ray.serve.deployment import Application
 
+from config.settings import AppConfig
 from core.errors import SettingsError
 from deployments.app import build
-from deployments.settings import AppConfig
 
 
 def fake(**settings):

@@ -1,10 +1,10 @@
 import pytest
 import yaml
 
+from config.paths import CHECKOUT
+from config.settings import AppConfig
 from core.errors import SettingsError
 from deployments import check
-from deployments.paths import CHECKOUT
-from deployments.settings import AppConfig
 from tests.deployments.test_auth import entry, write_keys
 
 

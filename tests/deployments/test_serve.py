@@ -6,8 +6,8 @@ import sys
 import pytest
 import yaml
 
+from config.paths import CHECKOUT
 from deployments.ingress import INGRESS_ENV
-from deployments.paths import CHECKOUT
 from deployments.serve import prepare_environment
 from tests.running import free_port, settings_for
 

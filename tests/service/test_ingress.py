@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from config.settings import LimitSettings
 from deployments.processes import named
-from deployments.settings import LimitSettings
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -76,7 +76,7 @@ def test_a_student_learns_distributions_as_they_are(student):
     said = np.array([verdict.probabilities for verdict in decided(fitted.table, texts)])
 
     assert np.array_equal(said.argmax(1), labels)
-    # The temperature is fitted to the options that were chosen, so the rivals keep their order, not their size.
+    # The temperature is fitted to the chosen options alone, so rivals keep their order and not their size.
     rivals = np.sort(said, 1)[:, :2]
     assert np.median(rivals[:, 0] / rivals[:, 1]) > 0.7
 

@@ -8,12 +8,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from config.paths import CHECKOUT
 from core.cache.retention import Retention, Rule, load_function
 from core.coalescing.bounds import Bounds
 from core.engines.artefact import FOLDER
 from core.engines.registry import EngineSpec
 from core.errors import SettingsError
-from deployments.paths import CHECKOUT
 
 ALIAS = "jev-latest"  # the name that clients send when they name no model of their own
 CLIENT_TIMEOUT_S = 10.0  # the official client gives up, and sends again, after this long without an answer

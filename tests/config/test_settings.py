@@ -2,8 +2,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from deployments.paths import CHECKOUT
-from deployments.settings import AppConfig
+from config.paths import CHECKOUT
+from config.settings import AppConfig
 
 
 def refusal(**settings):

@@ -1,4 +1,4 @@
-from deployments.paths import CHECKOUT, absolute_store
+from config.paths import CHECKOUT, absolute_store
 
 
 def test_a_relative_store_lies_in_the_checkout_whatever_the_working_directory():
