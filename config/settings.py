@@ -165,6 +165,9 @@ class TasksSettings(Settings):
     max_examples: int = Field(100_000, ge=1)
     max_body_bytes: int = Field(64 * 1024 * 1024, ge=1_024, le=256 * 1024 * 1024)
     max_fits: int = Field(2, ge=1)  # at a time, of one Router
+    max_rows: int = Field(50_000, ge=100)  # kept of each kind for a task that learns from traffic
+    max_pending_rows: int = Field(10_000, ge=1)  # in one Router while the store is away; more are lost
+    flush_s: Fraction = 1.0  # how often rows, and what was seen of tables, go to the store
 
 
 class FastTableDeploymentSettings(Settings):

@@ -1,16 +1,27 @@
 """From a request to a fresh decision: what tables may answer is theirs, and the engine answers the rest."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from core.cache.decision import Decision
 from core.consulting import Heard
 from core.contract.answers import write_answers
+from core.contract.questions import Question
 from core.contract.request import Request
 from core.engines.base import Engine, Item, Reading
 from core.errors import EngineFailed, PrecedentError
 from core.identity import Identity
+from core.tasks.record import TaskRecord
 
 NO_TABLES: Mapping[str, Heard] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """A decision, with what the engine said on the way to it."""
+
+    decision: Decision
+    readings: Mapping[str, Reading]  # question id -> reading, of the questions that it was asked
 
 
 async def infer(
@@ -19,7 +30,7 @@ async def infer(
     request: Request,
     identity: Identity,
     heard: Mapping[str, Heard] = NO_TABLES,
-) -> Decision:
+) -> Inferred:
     """Ask the engine what tables leave open, and write everything down.
 
     Times and epoch are the caller's to fill in.
@@ -38,7 +49,7 @@ async def infer(
     left = [name for name in request.questions if _is_left(heard.get(name))]
     items = [_item(name, request, identity, heard.get(name)) for name in left]
     readings = dict(zip(left, complete(await _ask(engine, items), len(items)), strict=True)) if items else {}
-    return _written(engine.name, key, request, readings, heard)
+    return Inferred(_written(engine.name, key, request, readings, heard), readings)
 
 
 def tabled(model: str, key: bytes, request: Request, heard: Mapping[str, Heard]) -> Decision:
@@ -89,10 +100,16 @@ def _is_left(one: Heard | None) -> bool:
     return one is None or one.distribution is None
 
 
+def item_of(record: TaskRecord | None, state: str, question: Question, tenant: str) -> Item:
+    """What the engine is asked: a task's context comes before the state."""
+    if record is not None and record.context is not None:
+        state = f"{record.context}\n\n{state}"
+    return Item(state, question, tenant)
+
+
 def _item(name: str, request: Request, identity: Identity, one: Heard | None) -> Item:
-    context = None if one is None else one.part.task.record.context
-    state = request.state if context is None else f"{context}\n\n{request.state}"
-    return Item(state, request.questions[name], identity.tenant)
+    record = None if one is None else one.part.task.record
+    return item_of(record, request.state, request.questions[name], identity.tenant)
 
 
 async def _ask(engine: Engine, items: Sequence[Item]) -> list[Reading | Exception]:

@@ -6,7 +6,8 @@
     4. a static table of its registered task, where the certificate covers the answer
     5. a decision in the store
     6. another Router's computation of that key, if one is under way
-    7. a table that needs a sentence vector, and the engine for what no table may answer
+    7. a table that needs a sentence vector, and the engine for what no table may answer, and for the share
+       of requests that is drawn to keep an eye on the tables
 
 What tables and engine say is stored, and the first decision stored is everybody's answer. A table's answer is
 offered to the store before it is given, which is the lookup as well.
@@ -26,11 +27,11 @@ from functools import lru_cache
 from core.cache.decision import Decision
 from core.cache.modes import CacheView
 from core.coalescing.client import Alone, Turns
-from core.consulting import EncodeTexts, Heard, Vector, ask_encoded, ask_static, is_complete
+from core.consulting import EncodeTexts, Heard, Settled, Vector, ask_encoded, ask_static, is_complete
 from core.contract.batch import open_batch
 from core.contract.request import Contract, Opened, Request, open_body, read
 from core.contract.terms import PLAIN, Terms
-from core.engines.base import Engine
+from core.engines.base import Engine, Reading
 from core.errors import (
     EngineUnavailable,
     EvidenceExpired,
@@ -42,7 +43,7 @@ from core.errors import (
 )
 from core.flights import SingleFlight
 from core.identity import Identity, KeyOf, keyer
-from core.inference import infer, tabled
+from core.inference import Inferred, infer, tabled
 from core.outcome import Outcome, Source, is_tabled, replayed, sealed, unsealed
 from core.spellings import Spellings
 from core.tasks.registry import Registry, TenantTasks
@@ -114,6 +115,7 @@ class Tables:
     answer_first: bool = (
         False  # give a table's answer before the store has said whether there is an earlier one
     )
+    watch: Callable[[Settled], None] | None = None  # told of every first decision; must not take long
 
 
 class Decider:
@@ -182,9 +184,9 @@ class Decider:
             if terms.no_cache:
                 return None
         decision = self._peek(body, lane, now)
-        if decision is None or terms is PLAIN or _is_young(decision, terms, now):
-            return decision
-        return None
+        if decision is None or self._kept_warning(decision, lane) is not None:
+            return None  # who is to be warned is warned every time
+        return decision if terms is PLAIN or _is_young(decision, terms, now) else None
 
     async def decide(self, body: bytes, lane: Lane, terms: Terms = PLAIN) -> Outcome:
         """Settle a request: replay its decision, or make it.
@@ -219,7 +221,8 @@ class Decider:
         self, key: bytes, opened: Opened, selection: Selection, lane: Lane, terms: Terms
     ) -> Outcome:
         outcome = await self._settle_unwarned(key, opened, selection, lane, terms)
-        return outcome if selection.warning is None else replace(outcome, warning=selection.warning)
+        warning = selection.warning or self._kept_warning(outcome.decision, lane)
+        return outcome if warning is None else replace(outcome, warning=warning)
 
     async def _settle_unwarned(
         self, key: bytes, opened: Opened, selection: Selection, lane: Lane, terms: Terms
@@ -314,10 +317,12 @@ class Decider:
             asked.lane.cache.epoch
         )  # read before the work: a purge from now on must reach what comes of it
         request = asked.request
-        heard = ask_static(asked.selection, request.state, request.questions) if asked.selection.parts else {}
+        heard: Mapping[str, Heard] = {}
+        if asked.selection.parts:
+            heard = ask_static(asked.selection, way.key, request.state, request.questions)
         if heard and is_complete(heard, request.questions):
             fresh = tabled(self._engine.name, way.key, request, heard)
-            return await self._keep_tabled(way, fresh, asked, epoch)
+            return await self._keep_tabled(way, fresh, asked, epoch, heard)
         if not way.look_up or not way.store:
             return await self._work_apart(way, asked, heard, epoch)
         stored = await self._stored(way, asked)
@@ -325,17 +330,21 @@ class Decider:
             return stored
         return await self._take_turn(way, asked, heard, epoch)
 
-    async def _keep_tabled(self, way: _Way, made: Decision, asked: _Asked, epoch: int) -> Outcome:
+    async def _keep_tabled(
+        self, way: _Way, made: Decision, asked: _Asked, epoch: int, heard: Mapping[str, Heard]
+    ) -> Outcome:
         """Offer a table's decision to the store, which is the lookup as well."""
         if not way.look_up or not way.store:
-            return await self._keep(way, made, asked, epoch)
+            return await self._keep(way, Inferred(made, {}), asked, epoch, heard)
         fresh = self._stamped(made, asked, epoch)
         cache, identity = asked.lane.cache, asked.lane.identity
         if self._tables.answer_first:
             self._settle_later(fresh, asked.lane)
+            self._tell(way, asked, heard, {})
             return Outcome(fresh, Source.TABLE, stored=False)
         added = await cache.add_first(fresh, identity, fresh.stored_at)
         if added.won:
+            self._tell(way, asked, heard, {})
             return Outcome(added.decision, Source.TABLE, added.stored)
         return replayed(added.decision)
 
@@ -396,23 +405,45 @@ class Decider:
     async def _compute(self, way: _Way, asked: _Asked, heard: Mapping[str, Heard], epoch: int) -> Outcome:
         request, selection = asked.request, asked.selection
         if len(heard) < len(selection.parts):
-            encoded = await ask_encoded(selection, request.state, request.questions, self._tables.encode)
+            encoded = await ask_encoded(
+                selection, way.key, request.state, request.questions, self._tables.encode
+            )
             heard = {**heard, **encoded}
         inferred = await infer(self._engine, way.key, request, asked.lane.identity, heard)
-        return await self._keep(way, inferred, asked, epoch)
+        return await self._keep(way, inferred, asked, epoch, heard)
 
-    async def _keep(self, way: _Way, made: Decision, asked: _Asked, epoch: int) -> Outcome:
-        fresh = self._stamped(made, asked, epoch)
+    async def _keep(
+        self, way: _Way, made: Inferred, asked: _Asked, epoch: int, heard: Mapping[str, Heard]
+    ) -> Outcome:
+        fresh = self._stamped(made.decision, asked, epoch)
         source = Source.TABLE if is_tabled(fresh) else Source.MODEL
         if not way.store:
             return Outcome(fresh, source, stored=False)
         added = await asked.lane.cache.add(fresh, asked.lane.identity, fresh.stored_at)
         if added.won:
+            self._tell(way, asked, heard, made.readings)
             return Outcome(added.decision, source, added.stored)
         if way.look_up:
             return replayed(added.decision)
         # Asked for afresh: the caller gets what was computed, and the precedent stands.
         return Outcome(fresh, source, stored=False)
+
+    def _kept_warning(self, decision: Decision, lane: Lane) -> str | None:
+        """What a caller must know of a decision by a version that was withdrawn."""
+        if not decision.table_versions:
+            return None
+        tasks = self._tables.registry.of(lane.identity.tenant)
+        if tasks is None or not tasks.kept:
+            return None
+        return next((tasks.kept[one] for one in decision.table_versions if one in tasks.kept), None)
+
+    def _tell(
+        self, way: _Way, asked: _Asked, heard: Mapping[str, Heard], readings: Mapping[str, Reading]
+    ) -> None:
+        if heard and self._tables.watch is not None:
+            tenant = asked.lane.identity.tenant
+            request = asked.request
+            self._tables.watch(Settled(way.key, tenant, request.state, request.questions, heard, readings))
 
     def _stamped(self, made: Decision, asked: _Asked, epoch: int) -> Decision:
         deadline = asked.terms.evidence_valid_until

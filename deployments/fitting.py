@@ -1,28 +1,23 @@
 """One fit: learned in a Ray task, certified, and timed on this host to see whether it is worth having."""
 
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from config.paths import CHECKOUT
 from config.settings import AppConfig
-from core.consulting import EncodeTexts
 from core.engines.artefact import FOLDER
-from core.engines.base import Engine, Item
+from core.engines.base import Engine
 from core.errors import EngineUnavailable, FitFailed
-from core.inference import complete
 from core.routing import no_vectors
 from core.tables.certificate import Certificate
-from core.tables.guard import ENGINE_SAMPLES, TABLE_SAMPLES, Timing, Tried, choose, measure
-from core.tables.verdict import Decides
-from core.tasks.lesson import Lesson, Trained, Wanted
-from core.tasks.record import State, TableRef, TaskRecord
-from core.tasks.record_json import object_digest
+from core.tables.guard import Tried, choose
+from core.tables.watching import Tail
+from core.tasks.lesson import Lesson, Trained, Wanted, objects_of, ref_of
+from core.tasks.record import State, TaskRecord
 from deployments.fast_table import RemoteEncoder
 from deployments.lessons import Event, teach_remotely
 from deployments.tables_on_node import read_table
-
-WARM_WAIT_S = 60.0
+from deployments.timing import Stopwatch
 
 Teach = Callable[[Lesson, Wanted], AsyncIterator[Event]]
 Tell = Callable[[str, float], None]  # "learning" or "timing", share done
@@ -33,9 +28,7 @@ class Means:
     """What a fit takes."""
 
     teach: Teach
-    engine: Engine
-    encode: EncodeTexts
-    warm: Callable[[float], Awaitable[None]]  # waits until `encode` works
+    stopwatch: Stopwatch
     wanted: Wanted  # where models are; kind and static model are the task's own
     max_fits: int = 2
 
@@ -70,19 +63,22 @@ async def _learned(
             tell("learning", float(value))
         elif kind == "failed":
             raise value
-        elif isinstance(value, Certificate):
-            return [_certified_anew(record, wanted, value)]
+        elif isinstance(value, tuple):
+            return [_certified_anew(record, wanted, *value)]
         else:
             trained: Sequence[Trained] = value
             return trained
     raise FitFailed(lesson.task_id, "its process went down")
 
 
-def _certified_anew(record: TaskRecord, wanted: Wanted, certificate: Certificate) -> Trained:
+def _certified_anew(
+    record: TaskRecord, wanted: Wanted, certificate: Certificate, tail: Tail | None
+) -> Trained:
     assert record.table is not None  # or there would have been nothing to certify
     assert wanted.recertify is not None
     table, fitted = wanted.recertify
-    return Trained(record.table.kind, table, record.table.student, certificate, record.per_option, fitted)
+    before = record.table
+    return Trained(before.kind, table, before.student, certificate, before.per_option, fitted, tail)
 
 
 async def _timed(
@@ -96,47 +92,22 @@ async def _timed(
         timing = None
         if one.certificate.certified:
             if engine is None:
-                engine = await _time_engine(means, record, lesson)
-            timing = await _time_table(means, read_table(one.table), texts)
+                engine = await means.stopwatch.time_engine(record, texts)
+            timing = await means.stopwatch.time_table(read_table(one.table), texts)
         proof = one.certificate
         tried.append(Tried(one.kind, proof.certified_share, proof.certified, proof.reason, timing))
     assert record.fast_table is not None  # or nothing would have been trained
     kept, report = choose(tried, engine, record.fast_table.min_saving)
     chosen = next((one for one in trained if one.kind == kept), trained[0])
     look = record.looks + 1
-    table, fitted = object_digest(chosen.table), object_digest(chosen.fit)
     whole = replace(
-        record,
+        record.with_table(ref_of(chosen, look)),
         looks=look,
-        per_option=chosen.per_option,
-        fit_object=fitted,
-        table=TableRef(look, chosen.kind, table, chosen.student, chosen.certificate),
         report=report,
         state=State.OFF if kept is None else State.ACTIVE,
         reason=chosen.certificate.reason or report["reason"],
     )
-    return whole, {table: chosen.table, fitted: chosen.fit}
-
-
-async def _time_engine(means: Means, record: TaskRecord, lesson: Lesson) -> Timing:
-    async def ask(text: str) -> object:
-        state = text if record.context is None else f"{record.context}\n\n{text}"
-        items = [Item(state, lesson.question, record.tenant)]
-        return complete(await means.engine.answer(items), 1)
-
-    return await measure(ask, lesson.examples.texts, ENGINE_SAMPLES, time.perf_counter)
-
-
-async def _time_table(means: Means, table: Decides, texts: Sequence[str]) -> Timing:
-    async def ask(text: str) -> object:
-        if table.kind == "static":
-            return table.decide(text)
-        (vector,) = await means.encode([text])
-        return table.decide(text, vector)
-
-    if table.kind != "static":
-        await means.warm(WARM_WAIT_S)
-    return await measure(ask, texts, TABLE_SAMPLES, time.perf_counter)
+    return whole, objects_of(chosen)
 
 
 def means_of(config: AppConfig, engine: Engine, encoder: RemoteEncoder | None) -> Means:
@@ -148,9 +119,11 @@ def means_of(config: AppConfig, engine: Engine, encoder: RemoteEncoder | None) -
 
     return Means(
         teach=teach_remotely,
-        engine=engine,
-        encode=no_vectors if encoder is None else encoder.encode,
-        warm=no_encoder if encoder is None else encoder.warm,
+        stopwatch=Stopwatch(
+            engine,
+            no_vectors if encoder is None else encoder.encode,
+            no_encoder if encoder is None else encoder.warm,
+        ),
         wanted=Wanted("static", "english", str(models_dir), str(models_dir / FOLDER)),
         max_fits=config.tasks.max_fits,
     )

@@ -18,6 +18,7 @@ from ray.serve.handle import DeploymentHandle
 from config.paths import CHECKOUT
 from config.settings import AppConfig
 from core.cache.cache import DecisionCache, Limits
+from core.cache.fences import Scope
 from core.cache.guard import Guarding
 from core.cache.modes import Mode, view
 from core.cache.stores import REPLY_S, open_store
@@ -37,11 +38,18 @@ from deployments.fitting import means_of
 from deployments.http import AsgiApp, HttpApp
 from deployments.ingress import ingress_warnings, listening_host
 from deployments.pages import ServedModel, build_pages
+from deployments.records import Records
 from deployments.remote_engine import RemoteEngine
+from deployments.row_buffer import RowBuffer
+from deployments.row_maker import RowMaker
+from deployments.spot_checks import SpotChecks
 from deployments.tables_on_node import TablesOnNode
 from deployments.task_routes import TaskLimits, task_routes
-from deployments.task_sync import TaskSync
+from deployments.task_sync import Host, TaskSync
 from deployments.teaching import Teaching
+from deployments.tending import Tending
+from deployments.timing import HostTimings
+from deployments.watcher import Watcher
 
 log = logging.getLogger("ray.serve.precedent")  # its parent writes the replica's log file
 
@@ -92,13 +100,33 @@ class Router:
         self._registry = Registry()
         self._task_store = open_task_store(config.tasks.store or config.store)
         tables = TablesOnNode(CHECKOUT / TABLES_DIR, self._task_store)
-        self._sync = TaskSync(self._task_store, self._registry, tables, encoder)
         vectors = (
             None
             if fast_table is None
             else RemoteEncoder(fast_table.encode.remote, config.fast_table.deadline_s)
         )
-        self._teaching = Teaching(self._task_store, self._sync, means_of(config, self._remote, vectors))
+        means = means_of(config, self._remote, vectors)
+        self._timings = HostTimings(means.stopwatch, CHECKOUT / TABLES_DIR)
+        self._sync = TaskSync(
+            self._task_store,
+            self._registry,
+            tables,
+            Host(encoder, engine.fingerprint),
+            self._timings,
+            self._revoke,
+        )
+        records = Records(self._task_store, self._sync)
+        self._teaching = Teaching(records, means)
+        self._tending = Tending(records, config.tasks.max_rows)
+        self._watcher = Watcher(
+            self._task_store,
+            self._registry,
+            RowMaker(CHECKOUT / config.engine.models_dir, means.stopwatch.encode, engine.fingerprint),
+            RowBuffer(self._task_store, config.tasks.max_pending_rows, config.tasks.max_rows),
+            SpotChecks(self._remote, config.deadline_s),
+            self._timings,
+            suspend=self._tending.suspend,
+        )
         self._coalescer = connect(config.coalescer.bounds(), config.coalescer.shards)
         self._decider = Decider(
             contract=Contract(
@@ -120,6 +148,7 @@ class Router:
                 self._registry,
                 no_vectors if vectors is None else vectors.encode,
                 answer_first=config.tasks.settle == "async",
+                watch=self._watcher.see,
             ),
         )
 
@@ -148,6 +177,8 @@ class Router:
         return task_routes(
             self._registry,
             self._teaching,
+            self._tending,
+            self._timings,
             callers,
             TaskLimits(
                 BodyLimits(wanted.max_body_bytes, limits.receive_s),
@@ -168,18 +199,24 @@ class Router:
         chores = [
             asyncio.create_task(self._cache.keep_up(time.time)),
             asyncio.create_task(self._sync.keep_up(self._config.tasks.poll_s)),
+            asyncio.create_task(self._watcher.keep_up(self._config.tasks.flush_s)),
             asyncio.create_task(self._reload_keys()),
         ]
         yield
         await self._decider.drain()
         await self._teaching.drain()
+        await self._timings.drain()
         await self._coalescer.close()
         for chore in chores:
             chore.cancel()
         await asyncio.wait(chores)
+        await self._watcher.drain()
         await self._cache.maintain(time.time())
         await self._cache.close()
         await self._task_store.close()
+
+    async def _revoke(self, tenant: str, table_version: str) -> None:
+        await self._cache.purge(Scope(tenant=tenant, table_version=table_version), time.time())
 
     async def _reload_keys(self) -> None:
         while self._keys is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.errors import ArtefactMismatch
 from core.tables.verdict import Decides
-from core.tasks.record_json import object_digest
+from core.tasks.record import object_digest
 from core.tasks.stores.base import TaskStore
 
 

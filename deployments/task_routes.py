@@ -12,17 +12,33 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from core.contract.strict_json import decode, encode
-from core.errors import InvalidHeader, InvalidRequest, Problem, TaskNotFound, TasksReadOnly
+from core.errors import (
+    InvalidHeader,
+    InvalidRequest,
+    Problem,
+    StoreUnavailable,
+    TaskNotFound,
+    TasksReadOnly,
+)
 from core.tasks.notes import Note
 from core.tasks.record import State, TaskRecord
 from core.tasks.record_json import WORDS, export, public, read_import
-from core.tasks.registration import read_recertification, read_registration
+from core.tasks.registration import (
+    read_labels,
+    read_recertification,
+    read_registration,
+    read_rows,
+    read_version,
+)
 from core.tasks.registry import Registered, Registry
 from deployments import schema
 from deployments.auth import Caller, Callers, Right
 from deployments.bodies import BodyLimits, read_body
 from deployments.http import content_encoding
+from deployments.task_view import view
 from deployments.teaching import Teaching
+from deployments.tending import Tending
+from deployments.timing import HostTimings
 
 audit = logging.getLogger("ray.serve.precedent.audit")
 
@@ -50,12 +66,15 @@ class TaskLimits:
     read_only: bool
 
 
-def task_routes(
+def task_routes(  # noqa: PLR0913  each is a part of its own
     registry: Registry,
     teaching: Teaching,
+    tending: Tending,
+    timings: HostTimings,
     callers: Callers,
     limits: TaskLimits,
     about: Mapping[str, Any],
+    *,
     clock: Callable[[], float] = time.time,
 ) -> APIRouter:
     """The routes over the tasks of one Router.
@@ -63,12 +82,14 @@ def task_routes(
     Args:
         registry: the tasks that are served here.
         teaching: writes them.
+        tending: looks after the tables that serve.
+        timings: what tables take on this host.
         callers: whose request it is.
         limits: on what is sent.
         about: facts for the list of tasks, such as the engine's fingerprint.
         clock: Unix seconds.
     """
-    desk = _Desk(registry, teaching, callers, limits, about, clock)
+    desk = _Desk(registry, teaching, tending, timings, callers, limits, about, clock=clock)
     routes = APIRouter()
 
     def add(path: str, method: str, endpoint: Callable[..., Any], summary: str) -> None:
@@ -80,21 +101,29 @@ def task_routes(
     add("/v1/tasks/{task_id}", "GET", desk.show, "One task: certificate, report, and how far a fit is")
     add("/v1/tasks/{task_id}", "DELETE", desk.remove, "Remove a task")
     add("/v1/tasks/{task_id}/certify", "POST", desk.certify, "Certify a task's table on other examples")
+    add("/v1/tasks/{task_id}/labels", "POST", desk.label, "Say what is right for rows that were learned from")
+    add("/v1/tasks/{task_id}/rows/erase", "POST", desk.erase, "Forget rows, for good")
+    add("/v1/tasks/{task_id}/fast_table/rollback", "POST", desk.roll_back, "Serve another kept version")
     return routes
 
 
 class _Desk:
-    def __init__(
+    def __init__(  # noqa: PLR0913  what `task_routes` was given
         self,
         registry: Registry,
         teaching: Teaching,
+        tending: Tending,
+        timings: HostTimings,
         callers: Callers,
         limits: TaskLimits,
         about: Mapping[str, Any],
+        *,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._teaching = teaching
+        self._tending = tending
+        self._timings = timings
         self._callers = callers
         self._limits = limits
         self._about = about
@@ -142,7 +171,7 @@ class _Desk:
         caller = self._caller(request, Right.READ)
         one = self._registry.get(caller.tenant, task_id)
         if one is not None:
-            return _json(self._shown(one))
+            return _json(self._shown(one, await self._counts(one.record)))
         note = self._teaching.note(caller.tenant, task_id)
         if note is None or note.is_stale(self._clock()):
             raise TaskNotFound(task_id)
@@ -154,6 +183,34 @@ class _Desk:
         await self._teaching.remove(caller.tenant, task_id, _intent(request)[0])
         self._log("remove", caller, task_id)
         return _json({"removed": task_id})
+
+    async def label(self, request: Request, task_id: str) -> Response:
+        """Keep labels of rows, for the certificates to come."""
+        caller = self._writer(request)
+        record = self._learner(caller, task_id)
+        labels = read_labels(await self._body(request), record, self._limits.max_examples)
+        await self._tending.label(caller.tenant, task_id, labels)
+        return _json({"labelled": len(labels)})
+
+    async def erase(self, request: Request, task_id: str) -> Response:
+        """Forget rows and their labels."""
+        caller = self._writer(request)
+        self._learner(caller, task_id)
+        rows = read_rows(await self._body(request), self._limits.max_examples)
+        erased = await self._tending.erase(caller.tenant, task_id, rows)
+        self._log(f"erase {len(rows)} rows", caller, task_id)
+        return _json({"erased": erased})
+
+    async def roll_back(self, request: Request, task_id: str) -> Response:
+        """Serve another of the versions that are kept."""
+        caller = self._writer(request)
+        replaces, _ = _intent(request)
+        version = read_version(await self._body(request))
+        self._served(caller, task_id)
+        record = await self._tending.roll_back(caller.tenant, task_id, version, replaces, caller.name)
+        self._log(f"roll back to version {version}", caller, task_id)
+        one = self._registry.get(caller.tenant, task_id)
+        return _json(self._shown(one) if one is not None else public(record))
 
     async def bring(self, request: Request) -> Response:
         """Keep tasks from elsewhere."""
@@ -176,8 +233,24 @@ class _Desk:
         shown = _unmade(note or Note(task_id, "learning", 0.0, now), now)
         return _json(shown, 202, {"Location": f"/v1/tasks/{quote(task_id, safe='')}"})
 
-    def _shown(self, one: Registered) -> dict[str, Any]:
-        shown = public(one.record, one.unavailable)
+    async def _counts(self, record: TaskRecord) -> Mapping[str, int] | None:
+        if not record.learns:
+            return None
+        try:
+            return await self._tending.count(record)
+        except StoreUnavailable:
+            return None
+
+    def _learner(self, caller: Caller, task_id: str) -> TaskRecord:
+        record = self._served(caller, task_id).record
+        if not record.learns:
+            msg = "has no rows: it learns from examples; register it with fast_table.learn for that"
+            raise InvalidRequest((Problem(("path", "task_id"), msg, "value_error"),))
+        return record
+
+    def _shown(self, one: Registered, counts: Mapping[str, int] | None = None) -> dict[str, Any]:
+        seen = self._tending.watch(one.record.tenant, one.record.id)
+        shown = view(one, seen, self._timings, counts)
         note = self._teaching.note(one.record.tenant, one.record.id)
         now = self._clock()
         if note is not None and not note.is_stale(now):

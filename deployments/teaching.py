@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from core.contract.questions import Question, QuestionReader
@@ -14,18 +13,17 @@ from core.errors import (
     PrecedentError,
     StoreUnavailable,
     TaskBusy,
-    TaskConflict,
     TaskNotFound,
 )
 from core.tasks.lesson import Lesson, Wanted
 from core.tasks.notes import Note
-from core.tasks.record import State, TaskRecord
-from core.tasks.record_json import Imported, decode, encode, names_objects
+from core.tasks.record import Learned, State, TaskRecord
+from core.tasks.record_json import Imported, names_objects
 from core.tasks.registration import Recertification, Registration
-from core.tasks.stores.base import Entry, TaskStore
+from core.tasks.rows import about
 from deployments.fit_notes import BEAT_S, FitNotes
 from deployments.fitting import Means, fit
-from deployments.task_sync import TaskSync
+from deployments.records import Records, decoded
 
 log = logging.getLogger("ray.serve.precedent")
 
@@ -44,19 +42,15 @@ class Teaching:
     """Register, certify, import and remove tasks.
 
     Args:
-        store: where they are kept.
-        sync: has them served here.
+        records: reads and writes them.
         means: what learning takes.
-        clock: Unix seconds.
     """
 
-    def __init__(
-        self, store: TaskStore, sync: TaskSync, means: Means, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._store = store
-        self._sync = sync
+    def __init__(self, records: Records, means: Means) -> None:
+        self._records = records
+        self._sync = records.sync
         self._means = means
-        self._clock = clock
+        self._clock = records.clock
         self._fits: dict[tuple[str, str], _Fit] = {}
         self._running: set[asyncio.Task[None]] = set()
 
@@ -77,16 +71,17 @@ class Teaching:
             Overloaded: too many fits are under way here.
             StoreUnavailable: nothing was made.
         """
-        entry = await self._store.get(tenant, wanted.id)
-        before = _decoded(entry)
-        expected = self._expected(tenant, wanted.id, entry, replaces, unseen=unseen)
+        entry = await self._records.store.get(tenant, wanted.id)
+        before = decoded(entry)
+        expected = self._records.expected(tenant, wanted.id, entry, replaces, unseen=unseen)
         record = _record_of(tenant, wanted, before, self._clock())
-        if wanted.fast_table is None or wanted.certify is None:
-            reason = "no table was asked for" if wanted.fast_table is None else "it is not to be certified"
-            record = replace(record, state=State.OFF, reason=reason)
+        if wanted.fast_table is None or wanted.certify is None or wanted.fast_table.learn:
+            if before is not None and about(before, "") != about(record, ""):
+                await self._records.clear(tenant, wanted.id)  # its rows are about another question
+            record = _unfitted(record, before)
             done: asyncio.Future[TaskRecord] = asyncio.get_running_loop().create_future()
-            done.set_result(await self._write(record, expected, {}))
-            await self._serve()
+            done.set_result(await self._records.write(record, expected, {}))
+            await self._records.serve()
             return done
         lesson = Lesson(
             wanted.id,
@@ -110,13 +105,13 @@ class Teaching:
         Raises:
             TaskNotFound: no such task.
         """
-        entry = await self._store.get(tenant, task_id)
-        before = _decoded(entry)
-        if before is None or before.table is None or before.fit_object is None:
+        entry = await self._records.store.get(tenant, task_id)
+        before = decoded(entry)
+        if before is None or before.table is None or before.table.fit is None:
             raise TaskNotFound(task_id)
-        expected = self._expected(tenant, task_id, entry, replaces, unseen=False)
-        table = await self._object(before.table.object)
-        fitted = await self._object(before.fit_object)
+        expected = self._records.expected(tenant, task_id, entry, replaces, unseen=False)
+        table = await self._records.object_named(before.table.object)
+        fitted = await self._records.object_named(before.table.fit)
         lesson = Lesson(
             task_id,
             before.question,
@@ -137,12 +132,13 @@ class Teaching:
             TaskNotFound: no such task.
             TaskConflict: another version is there.
         """
-        entry = await self._store.get(tenant, task_id)
+        entry = await self._records.store.get(tenant, task_id)
         if entry is None or entry.value is None:
             raise TaskNotFound(task_id)
         expected = entry.version if replaces is None else replaces
-        await self._store.put(tenant, task_id, None, expected, self._clock())
-        await self._serve()
+        await self._records.store.put(tenant, task_id, None, expected, self._clock())
+        await self._records.serve()
+        await self._records.clear(tenant, task_id)
 
     async def bring(
         self, tenant: str, tasks: Sequence[Imported], replaces: int | None, *, unseen: bool
@@ -153,14 +149,14 @@ class Teaching:
             TaskConflict: a task is there in another version.
         """
         for one in tasks:
-            entry = await self._store.get(tenant, one.record.id)
-            expected = self._expected(tenant, one.record.id, entry, replaces, unseen=unseen)
-            await self._write(replace(one.record, updated_at=self._clock()), expected, one.objects)
-        await self._serve()
+            entry = await self._records.store.get(tenant, one.record.id)
+            expected = self._records.expected(tenant, one.record.id, entry, replaces, unseen=unseen)
+            await self._records.write(replace(one.record, updated_at=self._clock()), expected, one.objects)
+        await self._records.serve()
 
     async def objects(self, record: TaskRecord) -> dict[str, bytes]:
         """What a record names, by digest."""
-        return {digest: await self._object(digest) for digest in names_objects(record)}
+        return {digest: await self._records.object_named(digest) for digest in names_objects(record)}
 
     def note(self, tenant: str, task_id: str) -> Note | None:
         """How far a fit is, here or on another Router."""
@@ -176,21 +172,6 @@ class Teaching:
             under_way.done.cancel()
         self._fits.clear()
 
-    def _expected(
-        self, tenant: str, task_id: str, entry: Entry | None, replaces: int | None, *, unseen: bool
-    ) -> int | None:
-        """The version that a write replaces; refused early where that is not there."""
-        if unseen:
-            return None
-        there = 0 if entry is None else entry.version
-        if replaces is None:
-            served = self._sync.version(tenant, task_id)
-            removed = entry is not None and entry.value is None
-            replaces = there if removed and served == 0 else served
-        if replaces != there:
-            raise TaskConflict(task_id, there, replaces)
-        return replaces
-
     async def _begin(
         self, record: TaskRecord, lesson: Lesson, wanted: Wanted, expected: int | None
     ) -> "asyncio.Future[TaskRecord]":
@@ -201,7 +182,7 @@ class Teaching:
         if len(self._fits) >= self._means.max_fits:
             raise Overloaded(f"{len(self._fits)} tasks are being fitted", BEAT_S)
         first = Note(record.id, "learning", 0.0, self._clock())
-        under_way = _Fit(FitNotes(self._store, record.tenant, first, self._clock))
+        under_way = _Fit(FitNotes(self._records.store, record.tenant, first, self._clock))
         # It may be awaited by nobody.
         under_way.done.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._fits[key] = under_way
@@ -222,10 +203,10 @@ class Teaching:
         telling = asyncio.create_task(notes.keep_telling())
         try:
             whole, objects = await fit(self._means, record, lesson, wanted, notes.tell)
-            written = await self._write(replace(whole, updated_at=self._clock()), expected, objects)
+            written = await self._records.write(replace(whole, updated_at=self._clock()), expected, objects)
             telling.cancel()
             await notes.end()
-            await self._serve()
+            await self._records.serve()
             under_way.done.set_result(written)
         except asyncio.CancelledError:
             under_way.done.cancel()
@@ -241,32 +222,35 @@ class Teaching:
             telling.cancel()
             del self._fits[key]
 
-    async def _write(
-        self, record: TaskRecord, expected: int | None, objects: Mapping[str, bytes]
-    ) -> TaskRecord:
-        now = self._clock()
-        for digest, data in objects.items():
-            await self._store.put_object(digest, data, now)
-        value = encode(record)
-        version = await self._store.put(record.tenant, record.id, value, expected, now, names_objects(record))
-        return replace(record, version=version)
 
-    async def _serve(self) -> None:
-        """Serve here what was written; the next look at the store does where this one fails."""
-        try:
-            await self._sync.refresh()
-        except StoreUnavailable as error:
-            log.warning("what was written is not served here yet: %s", error)
+def _unfitted(record: TaskRecord, before: TaskRecord | None) -> TaskRecord:
+    """A record that nothing is fitted for now: it learns from traffic, or not at all."""
+    if record.fast_table is None or record.certify is None:
+        reason = "no table was asked for" if record.fast_table is None else "it is not to be certified"
+        return replace(record, state=State.OFF, reason=reason, versions=(), revoked=())
+    learned = Learned()
+    if before is not None and before.learns and about(before, "") == about(record, ""):
+        learned = before.learned or learned
+        if _teaches_the_same(record, before):
+            return replace(
+                record, table=before.table, state=before.state, reason=before.reason, learned=learned
+            )
+    return replace(record, state=State.LEARNING, reason="it has no table yet", learned=learned)
 
-    async def _object(self, digest: str) -> bytes:
-        data = await self._store.get_object(digest)
-        if data is None:
-            raise StoreUnavailable("get_object", f"the task store has lost {digest}; register the task again")
-        return data
+
+def _teaches_the_same(record: TaskRecord, before: TaskRecord) -> bool:
+    """Whether a table that was learned before is what is wanted now."""
+    one, other = record.fast_table, before.fast_table
+    assert one is not None  # both learn
+    assert other is not None
+    return record.certify == before.certify and (one.kind, one.static_model) == (
+        other.kind,
+        other.static_model,
+    )
 
 
 def _record_of(tenant: str, wanted: Registration, before: TaskRecord | None, now: float) -> TaskRecord:
-    return TaskRecord(
+    record = TaskRecord(
         tenant=tenant,
         id=wanted.id,
         question_id=wanted.question_id,
@@ -279,12 +263,10 @@ def _record_of(tenant: str, wanted: Registration, before: TaskRecord | None, now
         created_at=now if before is None else before.created_at,
         updated_at=now,
     )
-
-
-def _decoded(entry: Entry | None) -> TaskRecord | None:
-    if entry is None or entry.value is None:
-        return None
-    return decode(entry.value, entry.tenant, entry.id, entry.version)
+    if before is not None and about(before, "") == about(record, ""):
+        # The versions answer the same question, so they can be rolled back to.
+        return replace(record, versions=before.versions, revoked=before.revoked)
+    return record
 
 
 def _question(record: TaskRecord) -> Question:

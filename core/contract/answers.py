@@ -47,7 +47,9 @@ def top_option(options: Sequence[str], distribution: Sequence[float]) -> int:
 
     The rule does not depend on the order of the request, so a client that sorts its options sees no flips.
     """
-    return min(range(len(options)), key=lambda i: (-distribution[i], options[i]))
+    most = max(distribution)
+    tied = [index for index, share in enumerate(distribution) if share == most]
+    return min(tied, key=options.__getitem__)
 
 
 def choice_confidence(distribution: Sequence[float]) -> float:

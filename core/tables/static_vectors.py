@@ -65,14 +65,16 @@ def load_static(name: str, models_dir: Path) -> StaticVectors:
         SettingsError: no vectors there, or of a form that this version does not read.
         ArtefactMismatch: a file is not the one that the manifest names.
     """
-    if name == ENGLISH:
-        folder = models_dir / FOLDER
-        verify(folder)
-    elif Path(name).is_dir():
-        folder = Path(name)
-    else:
-        folder = _from_hub(HUB_NAMES.get(name, name))
-    return read_folder(folder)
+    return read_folder(_folder(name, models_dir))
+
+
+def tokenizer_of(name: str, models_dir: Path) -> bytes:
+    """The tokenizer of the static vectors that `load_static` reads, as it is written; raises the same."""
+    folder = _folder(name, models_dir)
+    for subfolder, _ in LAYOUTS:
+        if (folder / subfolder / TOKENIZER_FILE).is_file():
+            return (folder / subfolder / TOKENIZER_FILE).read_bytes()
+    raise SettingsError(_SETTING, f"{folder} holds no {TOKENIZER_FILE}; give another folder, or {ENGLISH!r}")
 
 
 def read_folder(folder: Path) -> StaticVectors:
@@ -109,6 +111,13 @@ def verify(folder: Path) -> None:
         raise SettingsError(_SETTING, f"no vectors in {folder}; run `python -m jobs.models`") from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise SettingsError(_SETTING, f"{folder} cannot be read ({error}); {_PREPARE}") from None
+
+
+def _folder(name: str, models_dir: Path) -> Path:
+    if name == ENGLISH:
+        verify(models_dir / FOLDER)
+        return models_dir / FOLDER
+    return Path(name) if Path(name).is_dir() else _from_hub(HUB_NAMES.get(name, name))
 
 
 def _digest(path: Path) -> str:

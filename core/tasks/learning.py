@@ -13,6 +13,7 @@ from core.tables.certificate import Certificate
 from core.tables.static_vectors import ENGLISH, StaticVectors, load_static
 from core.tables.students import EncoderStudent, StaticStudent, Student
 from core.tables.table import Table
+from core.tables.watching import Tail
 from core.tasks.lesson import Lesson, Trained, Wanted
 from core.tasks.training import recertify, train
 
@@ -20,7 +21,7 @@ Tell = Callable[[float], None]
 Vectors = npt.NDArray[np.float32]
 
 
-def learn(lesson: Lesson, wanted: Wanted, tell: Tell) -> list[Trained] | Certificate:
+def learn(lesson: Lesson, wanted: Wanted, tell: Tell) -> list[Trained] | tuple[Certificate, Tail | None]:
     """Fit and certify what is wanted, or certify anew what was fitted.
 
     Args:

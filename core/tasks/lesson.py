@@ -6,7 +6,8 @@ from typing import Any
 
 from core.contract.questions import Question
 from core.tables.certificate import Certificate
-from core.tasks.record import CertifySettings
+from core.tables.watching import Tail
+from core.tasks.record import CertifySettings, TableRef, object_digest
 from core.tasks.registration import Examples
 
 
@@ -33,6 +34,35 @@ class Trained:
     certificate: Certificate
     per_option: tuple[int, ...]  # fit examples
     fit: bytes  # what a later certification must know of the fit
+    tail: Tail | None  # how often it is unsure of the certification inputs
+
+
+def ref_of(trained: Trained, version: int, engine: str = "", *, is_timed: bool = True) -> TableRef:
+    """How a record names a table.
+
+    Args:
+        trained: the table.
+        version: number among the tables of its task.
+        engine: fingerprint of the engine that an agreement certificate is about.
+        is_timed: whether it is known to be worth it.
+    """
+    return TableRef(
+        version,
+        trained.kind,
+        object_digest(trained.table),
+        trained.student,
+        trained.certificate,
+        object_digest(trained.fit),
+        trained.per_option,
+        engine if trained.certificate.kind == "agreement" else "",
+        trained.tail,
+        is_timed,
+    )
+
+
+def objects_of(trained: Trained) -> dict[str, bytes]:
+    """What a record with `trained` names, by digest."""
+    return {object_digest(data): data for data in (trained.table, trained.fit)}
 
 
 @dataclass(frozen=True, slots=True)

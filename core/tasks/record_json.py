@@ -4,7 +4,6 @@ import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
@@ -12,27 +11,34 @@ import orjson
 from core.contract.questions import QuestionReader
 from core.errors import InvalidRequest, Problem
 from core.tables.certificate import Certificate
-from core.tasks.record import CertifySettings, FastTableSettings, State, TableRef, TaskRecord
+from core.tables.watching import Tail
+from core.tasks.record import (
+    CertifySettings,
+    FastTableSettings,
+    Learned,
+    Revocation,
+    State,
+    TableRef,
+    TaskRecord,
+    object_digest,
+)
 from core.tasks.registration import option_names
+from core.tasks.registry import Here
 
-FORMAT: Final = "precedent-task/1"
+FORMAT: Final = "precedent-task/2"
+FIRST_FORMAT: Final = "precedent-task/1"  # which had one version, and named its fit beside it
 CATCH_ALL: Final = frozenset(
     ["other", "others", "none", "unknown", "oos", "n/a", "na", "misc", "miscellaneous", "else", "unclear"]
 )
 
 WORDS: Final = {
-    State.LEARNING: "The table is being fitted; until it is done the engine answers.",
+    State.LEARNING: "A table is being learned; until one is certified the engine answers.",
     State.TIMING: "The table is being timed on this host; until that is done the engine answers.",
     State.ACTIVE: "The table answers what its certificate covers; the engine answers the rest.",
-    State.SUSPENDED: "The table was withdrawn; certify it anew to have it answer again.",
+    State.SUSPENDED: "The table was withdrawn; the engine answers until one is certified anew.",
     State.UNAVAILABLE: "The table cannot be asked here; the engine answers.",
     State.OFF: "The engine answers everything.",
 }
-
-
-def object_digest(data: bytes) -> str:
-    """The name of an object: its content, 32 hex digits."""
-    return blake2b(data, digest_size=16).hexdigest()
 
 
 def encode(record: TaskRecord) -> bytes:
@@ -40,40 +46,41 @@ def encode(record: TaskRecord) -> bytes:
     fields = asdict(record)
     for known in ("tenant", "id", "version"):
         del fields[known]
-    if record.table is not None and math.isinf(record.table.certificate.threshold):
-        fields["table"]["certificate"]["threshold"] = None
+    for ref in (*fields["versions"], *([] if fields["table"] is None else [fields["table"]])):
+        if math.isinf(ref["certificate"]["threshold"]):
+            ref["certificate"]["threshold"] = None
     return orjson.dumps({"format": FORMAT, **fields})
 
 
 def decode(value: bytes, tenant: str, task_id: str, version: int) -> TaskRecord | None:
     """The record that a store returned; None for one that this version cannot read."""
     try:
-        fields = orjson.loads(value)
-        if fields.pop("format") != FORMAT:
-            return None
-        return _record(fields, tenant, task_id, version)
+        fields = _brought_up(orjson.loads(value))
+        return None if fields is None else _record(fields, tenant, task_id, version)
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
 def names_objects(record: TaskRecord) -> tuple[str, ...]:
     """Digests of the objects that a record names."""
-    table = None if record.table is None else record.table.object
-    return tuple(digest for digest in (table, record.fit_object) if digest is not None)
+    refs = [*record.versions, *([] if record.table is None else [record.table])]
+    return tuple(dict.fromkeys(digest for ref in refs for digest in ref.objects))
 
 
-def public(record: TaskRecord, unavailable: str | None = None) -> dict[str, Any]:
+def public(record: TaskRecord, here: Here | None = None) -> dict[str, Any]:
     """What callers see of a task: nothing of its examples.
 
     Args:
         record: the task.
-        unavailable: why its table cannot be asked on this host, where that is so.
+        here: why this process does not serve its table, where that is so.
     """
     question = QuestionReader().read(record.question_id, dict(record.question))
     assert question is not None  # it was valid when it was registered
     options = option_names(question)
-    state = State.UNAVAILABLE if unavailable is not None and record.state is State.ACTIVE else record.state
-    reason = record.reason if unavailable is None else unavailable
+    state, reason = record.state, record.reason
+    if here is not None and state is State.ACTIVE:
+        state, reason = here.state, here.reason
+    per_option = () if record.table is None else record.table.per_option
     shown: dict[str, Any] = {
         "format": FORMAT,
         "id": record.id,
@@ -83,8 +90,8 @@ def public(record: TaskRecord, unavailable: str | None = None) -> dict[str, Any]
         "options": options,
         "context": record.context,
         "n_examples": record.n_examples,
-        "per_option": dict(zip(options, record.per_option, strict=True)) if record.per_option else {},
-        "not_learned": [name for name, count in zip(options, record.per_option, strict=False) if count == 0],
+        "per_option": dict(zip(options, per_option, strict=True)) if per_option else {},
+        "not_learned": [name for name, count in zip(options, per_option, strict=False) if count == 0],
         "certify": None if record.certify is None else asdict(record.certify),
         "looks": record.looks,
         "fast_table": False if record.fast_table is None else asdict(record.fast_table),
@@ -97,7 +104,20 @@ def public(record: TaskRecord, unavailable: str | None = None) -> dict[str, Any]
     if record.table is not None:
         shown["table"] = {"version": record.table.version, "kind": record.table.kind}
         shown["certificate"] = public_certificate(record.table.certificate, options)
+    shown["versions"] = [_public_version(one, record) for one in record.versions]
     return shown
+
+
+def _public_version(ref: TableRef, record: TaskRecord) -> dict[str, Any]:
+    revocation = next((one for one in record.revoked if one.version == ref.version), None)
+    served = record.table is not None and record.table.version == ref.version
+    return {
+        "version": ref.version,
+        "kind": ref.kind,
+        "served": served and revocation is None,
+        "certificate": {"kind": ref.certificate.kind, "summary": summary(ref.certificate)},
+        "revoked": None if revocation is None else asdict(revocation),
+    }
 
 
 def public_certificate(certificate: Certificate, options: tuple[str, ...]) -> dict[str, Any]:
@@ -181,12 +201,15 @@ def read_import(value: Any, tenant: str) -> list[Imported]:  # noqa: ANN401  any
 
 
 def _imported(value: Any, tenant: str) -> Imported | str:  # noqa: ANN401
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
+    whole = _brought_up(value) if isinstance(value, dict) else None
+    if whole is None:
         return f"must be a task of format {FORMAT}, as GET /v1/tasks?full=1 gives it"
     try:
         objects = {digest: b64decode(text, validate=True) for digest, text in value["objects"].items()}
-        fields = {name: member for name, member in value.items() if name not in ("format", "id", "objects")}
+        fields = {name: member for name, member in whole.items() if name not in ("id", "objects")}
         record = _record(fields, tenant, value["id"], 0)
+        if record.learned is not None:  # the rows stay behind, and others come with numbers of their own
+            record = replace(record, learned=Learned())
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return f"is not as it was exported: {type(error).__name__}"
     if not record.id or QuestionReader().read(record.question_id, dict(record.question)) is None:
@@ -199,16 +222,33 @@ def _imported(value: Any, tenant: str) -> Imported | str:  # noqa: ANN401
     return Imported(record, objects)
 
 
+def _brought_up(value: dict[str, Any]) -> dict[str, Any] | None:
+    """The members of a record as this version writes them, without the format; None for an unknown format."""
+    fields = {name: member for name, member in value.items() if name != "format"}
+    if value.get("format") == FORMAT:
+        return fields
+    if value.get("format") != FIRST_FORMAT:
+        return None
+    fit, per_option, table = fields.pop("fit_object"), fields.pop("per_option"), fields["table"]
+    if table is not None:
+        rest = {"fit": fit, "per_option": per_option, "engine": "", "tail": None, "is_timed": True}
+        fields["table"] = table | rest
+    return fields | {"versions": [] if table is None else [fields["table"]], "revoked": [], "learned": None}
+
+
 def _record(fields: dict[str, Any], tenant: str, task_id: str, version: int) -> TaskRecord:
     certify, fast_table, table = fields["certify"], fields["fast_table"], fields["table"]
+    learned = fields["learned"]
     whole = TaskRecord(**{**fields, "tenant": tenant, "id": str(task_id), "version": version})
     return replace(
         whole,
-        per_option=tuple(whole.per_option),
         state=State(whole.state),
         certify=None if certify is None else CertifySettings(**certify),
         fast_table=None if fast_table is None else FastTableSettings(**fast_table),
         table=None if table is None else _table(table),
+        versions=tuple(map(_table, fields["versions"])),
+        revoked=tuple(Revocation(**one) for one in fields["revoked"]),
+        learned=None if learned is None else Learned(**learned),
     )
 
 
@@ -216,4 +256,6 @@ def _table(fields: dict[str, Any]) -> TableRef:
     certificate = dict(fields["certificate"])
     if certificate["threshold"] is None:
         certificate["threshold"] = math.inf
-    return TableRef(**{**fields, "certificate": Certificate(**certificate)})
+    read = {**fields, "certificate": Certificate(**certificate), "per_option": tuple(fields["per_option"])}
+    tail = fields["tail"]
+    return TableRef(**{**read, "tail": None if tail is None else Tail(**tail)})

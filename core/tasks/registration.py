@@ -1,10 +1,12 @@
 """What a caller asks for when it registers a task, certifies it again, or brings one from elsewhere."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from core.contract.questions import Choice, Noul, Question, QuestionReader, Score, asked_as, text_of
+from core.contract.strict_json import encode
 from core.errors import InvalidRequest, Problem
 from core.tasks.record import CertifySettings, FastTableSettings, TaskRecord
 
@@ -13,7 +15,22 @@ MAX_CONTEXT_CHARS: Final = 100_000
 KINDS: Final = ("static", "encoder", "auto")
 ENOUGH_PROBLEMS: Final = 20
 
+FEWEST_ROWS: Final = 100  # less neither teaches nor proves anything
+ROW_ID: Final = re.compile(r"[0-9a-f]{32}")
+FAST_TABLE: Final = (
+    "kind",
+    "static_model",
+    "min_saving",
+    "mode",
+    "learn",
+    "explore",
+    "spot_check",
+    "min_rows",
+    "on_revoke",
+)
+
 Loc = tuple[str | int, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,8 @@ def read_registration(
         InvalidRequest: what is wrong with it, at least the first `ENOUGH_PROBLEMS`.
     """
     reader = _Reader(max_examples, max_state_chars)
+    if _learns(value):
+        return _learner(reader, value)
     body = reader.members(("body",), value, ("id", "examples"), ("context", "certify", "fast_table"))
     task_id = reader.task_id(body.get("id"))
     context = reader.context(body.get("context"))
@@ -76,6 +95,95 @@ def read_registration(
     return Registration(
         task_id, asked.id, asked.raw, asked.question, context, examples, certify, own, fast_table
     )
+
+
+def _learns(value: Any) -> bool:  # noqa: ANN401  any JSON value
+    fast_table = value.get("fast_table") if isinstance(value, dict) else None
+    return isinstance(fast_table, dict) and fast_table.get("learn") is True
+
+
+def _learner(reader: "_Reader", value: dict[str, Any]) -> Registration:
+    """A task that learns from traffic: a question, and no examples."""
+    if "examples" in value:
+        msg = "are not for a task that learns from traffic; leave them out, or leave out fast_table.learn"
+        reader.refuse(("body", "examples"), msg, "value_error")
+        reader.stop_if_wrong()
+    body = reader.members(("body",), value, ("id", "questions"), ("context", "certify", "fast_table"))
+    task_id = reader.task_id(body.get("id"))
+    context = reader.context(body.get("context"))
+    asked = reader.question(("body",), body)
+    reader.stop_if_wrong()
+    assert asked is not None  # it would have been a problem
+    certify, own = reader.certify(body.get("certify", {}), asked)
+    if certify is None or own is not None:
+        what = "be left out or an object" if certify is None else "hold no examples"
+        reader.refuse(("body", "certify"), f"must {what} for a task that learns from traffic", "value_error")
+    fast_table = reader.fast_table(body["fast_table"])
+    reader.stop_if_wrong()
+    nothing = Examples((), ())
+    return Registration(
+        task_id, asked.id, asked.raw, asked.question, context, nothing, certify, None, fast_table
+    )
+
+
+def read_labels(value: Any, record: TaskRecord, max_labels: int) -> dict[str, int]:  # noqa: ANN401
+    """Read the body of `POST /v1/tasks/{id}/labels`: `{"labels": [{"row", "answer"}]}`.
+
+    Returns:
+        The option of each row.
+
+    Raises:
+        InvalidRequest: what is wrong with it.
+    """
+    reader = _Reader(max_labels, 0)
+    body = reader.members(("body",), value, ("labels",), ())
+    reader.stop_if_wrong()
+    asked = reader.asked_of(record.question_id, record.question)
+    at: Loc = ("body", "labels")
+    named = {name: index for index, name in enumerate(option_names(asked.question))}
+    labels: dict[str, int] = {}
+    for index, one in enumerate(reader.array(at, body["labels"], max_labels)):
+        given = reader.members((*at, index), one, ("row", "answer"), ())
+        row = reader.row((*at, index, "row"), given.get("row"))
+        label = reader.label((*at, index, "answer"), given, asked.question, named)
+        if row is not None and label is not None:
+            labels[row] = label
+        if len(reader.problems) >= ENOUGH_PROBLEMS:
+            break
+    reader.stop_if_wrong()
+    return labels
+
+
+def read_rows(value: Any, max_rows: int) -> list[str]:  # noqa: ANN401  any JSON value
+    """Read the body of `POST /v1/tasks/{id}/rows/erase`: `{"rows": [ids]}`.
+
+    Raises:
+        InvalidRequest: what is wrong with it.
+    """
+    reader = _Reader(max_rows, 0)
+    body = reader.members(("body",), value, ("rows",), ())
+    reader.stop_if_wrong()
+    at: Loc = ("body", "rows")
+    given = [
+        reader.row((*at, index), one) for index, one in enumerate(reader.array(at, body["rows"], max_rows))
+    ]
+    reader.stop_if_wrong()
+    return [row for row in given if row is not None]
+
+
+def read_version(value: Any) -> int:  # noqa: ANN401  any JSON value
+    """Read the body of `POST /v1/tasks/{id}/fast_table/rollback`: `{"version": number}`.
+
+    Raises:
+        InvalidRequest: what is wrong with it.
+    """
+    reader = _Reader(0, 0)
+    body = reader.members(("body",), value, ("version",), ())
+    version = body.get("version")
+    if "version" in body and (not isinstance(version, int) or isinstance(version, bool)):
+        reader.refuse(("body", "version"), "must be the number of a version of the table", "int_type")
+    reader.stop_if_wrong()
+    return int(str(version))
 
 
 def read_recertification(
@@ -192,9 +300,26 @@ class _Reader:
         assert question is not None  # it was valid when it was registered
         return _Asked(question_id, dict(raw), question, asked_as(dict(raw)))
 
+    def array(self, at: Loc, value: Any, most: int) -> list[Any]:  # noqa: ANN401
+        if not isinstance(value, list) or not value:
+            self.refuse(at, "must be an array with at least one", "list_type")
+        elif len(value) > most:
+            self.refuse(at, f"there are {len(value)} and {most} are allowed", "too_long")
+        else:
+            return value
+        return []
+
+    def row(self, at: Loc, value: Any) -> str | None:  # noqa: ANN401
+        if isinstance(value, str) and ROW_ID.fullmatch(value):
+            return value
+        self.refuse(at, "must be the `x_precedent.key` of an answer, 32 hex digits", "value_error")
+        return None
+
     def _question(self, at: Loc, index: int, example: Any) -> _Asked | None:  # noqa: ANN401
-        where = (*at, index, "request")
         request = example.get("request") if isinstance(example, dict) else None
+        return self.question((*at, index, "request"), request)
+
+    def question(self, where: Loc, request: Any) -> _Asked | None:  # noqa: ANN401
         questions = request.get("questions") if isinstance(request, dict) else None
         if not isinstance(questions, dict) or len(questions) != 1:
             count = len(questions) if isinstance(questions, dict) else "none"
@@ -220,7 +345,7 @@ class _Reader:
         named = {name: index for index, name in enumerate(option_names(asked.question))}
         for index, example in enumerate(value):
             text = self._state(at, index, example, asked)
-            label = self._label((*at, index, "answer"), example, asked.question, named)
+            label = self.label((*at, index, "answer"), example, asked.question, named)
             if text is not None and label is not None:
                 texts.append(text)
                 labels.append(label)
@@ -262,7 +387,7 @@ class _Reader:
             return None
         return text
 
-    def _label(
+    def label(
         self,
         at: Loc,
         example: Any,  # noqa: ANN401
@@ -321,7 +446,7 @@ class _Reader:
         if value is None or value is False:
             return None
         at = ("body", "fast_table")
-        given = self.members(at, {} if value is True else value, (), ("kind", "static_model", "min_saving"))
+        given = self.members(at, {} if value is True else value, (), FAST_TABLE)
         kind, model = given.get("kind", "static"), given.get("static_model", "english")
         if kind not in KINDS:
             self.refuse((*at, "kind"), f"must be one of {', '.join(KINDS)}", "value_error")
@@ -329,8 +454,45 @@ class _Reader:
             self.refuse(
                 (*at, "static_model"), "must be english, multilingual, a path or a hub id", "string_type"
             )
-        saving = given.get("min_saving", 0.1)
-        if isinstance(saving, bool) or not isinstance(saving, int | float) or not 0.0 <= saving < 1.0:
-            self.refuse((*at, "min_saving"), "must be a number from 0 and below 1", "value_error")
-            saving = 0.1
-        return FastTableSettings(str(kind), str(model), float(saving))
+        learn = self._one_of(at, given, "learn", (False, True))
+        shares = {
+            name: self._part((*at, name), given.get(name, default))
+            for name, default in (
+                ("min_saving", 0.1),
+                ("explore", 0.02 if learn else 0.0),
+                ("spot_check", 0.05 if learn else 0.0),
+            )
+        }
+        least = given.get("min_rows", 1_000)
+        if not isinstance(least, int) or isinstance(least, bool) or least < FEWEST_ROWS:
+            msg = f"must be a whole number of at least {FEWEST_ROWS}"
+            self.refuse((*at, "min_rows"), msg, "value_error")
+            least = FEWEST_ROWS
+        return FastTableSettings(
+            str(kind),
+            str(model),
+            mode=self._one_of(at, given, "mode", ("on", "shadow")),
+            learn=learn,
+            min_rows=least,
+            on_revoke=self._one_of(at, given, "on_revoke", ("drop", "keep")),
+            **shares,
+        )
+
+    def _one_of(self, at: Loc, given: Mapping[str, Any], name: str, allowed: tuple[T, ...]) -> T:
+        """A member that is one of a few; the first where it is left out."""
+        value = given.get(name, allowed[0])
+        for one in allowed:
+            if value == one and type(value) is type(one):
+                return one
+        self.refuse((*at, name), f"must be {' or '.join(map(_as_json, allowed))}", "value_error")
+        return allowed[0]
+
+    def _part(self, at: Loc, value: Any) -> float:  # noqa: ANN401
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < 1.0:
+            self.refuse(at, "must be a number from 0 and below 1", "value_error")
+            return 0.0
+        return float(value)
+
+
+def _as_json(value: object) -> str:
+    return encode(value).decode()

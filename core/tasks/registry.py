@@ -1,11 +1,27 @@
 """The tasks that this process serves, by tenant, each tenant's as one immutable value."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from core.contract.questions import asked_as
 from core.tables.verdict import Decides
-from core.tasks.record import TaskRecord
+from core.tasks.record import State, TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What a process does with a table that its record says is active, instead of serving it."""
+
+    state: State  # timing, unavailable or off
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A version that will be served in place of the present one."""
+
+    version: int
+    here: Here  # why it is not served yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +30,8 @@ class Registered:
 
     record: TaskRecord
     table: Decides | None  # None while there is none to ask
-    unavailable: str | None = None  # why a table that the record names cannot be asked here
+    here: Here | None = None  # why the table that the record names is not asked here
+    following: Following | None = None  # a newer version that is not served here yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +40,7 @@ class TenantTasks:
 
     by_id: Mapping[str, Registered]
     by_question: Mapping[bytes, Registered]  # of several tasks with one question, the one registered first
+    kept: Mapping[str, str]  # versions that were withdrawn, whose decisions are kept -> what callers are told
 
     @classmethod
     def of(cls, registered: Iterable[Registered]) -> "TenantTasks":
@@ -33,7 +51,8 @@ class TenantTasks:
             asked = asked_as(one.record.question)
             if asked is not None:
                 by_question.setdefault(asked, one)
-        return cls({one.record.id: one for one in oldest_first}, by_question)
+        kept = {name: text for one in oldest_first for name, text in _kept(one.record)}
+        return cls({one.record.id: one for one in oldest_first}, by_question, kept)
 
 
 class Registry:
@@ -56,10 +75,17 @@ class Registry:
         tasks = self._tenants.get(tenant)
         return [] if tasks is None else [*tasks.by_id.values()]
 
-    def apply(self, record: TaskRecord, table: Decides | None, unavailable: str | None = None) -> None:
+    def apply(
+        self,
+        record: TaskRecord,
+        table: Decides | None,
+        here: Here | None = None,
+        following: Following | None = None,
+    ) -> None:
         """Serve a task as `record` says, in place of what was served under its id."""
         others = [one for one in self.all(record.tenant) if one.record.id != record.id]
-        self._tenants[record.tenant] = TenantTasks.of([*others, Registered(record, table, unavailable)])
+        one = Registered(record, table, here, following)
+        self._tenants[record.tenant] = TenantTasks.of([*others, one])
 
     def remove(self, tenant: str, task_id: str) -> None:
         """Serve a task no more."""
@@ -68,3 +94,10 @@ class Registry:
             self._tenants[tenant] = TenantTasks.of(others)
         else:
             self._tenants.pop(tenant, None)
+
+
+def _kept(record: TaskRecord) -> Iterator[tuple[str, str]]:
+    if record.fast_table is not None and record.fast_table.on_revoke == "keep":
+        for one in record.revoked:
+            name = f"{record.id}@{one.version}"
+            yield name, f"answered by table {name}, which was withdrawn since; its decisions are kept"

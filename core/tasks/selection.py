@@ -13,6 +13,15 @@ from core.tasks.registry import Registered, TenantTasks
 
 OPTIONS_CHANGED: Final = "options_changed"
 QUESTION_CHANGED: Final = "question_changed"
+SUSPENDED: Final = "suspended"
+SHADOW: Final = "shadow"
+ASKED_ALL_THE_SAME: Final = frozenset([SUSPENDED, SHADOW])
+"""Reasons for which a table does not answer, and is asked to be compared with the engine."""
+WHY_NOT_HERE: Final = {
+    State.TIMING: "being_timed",
+    State.UNAVAILABLE: "table_unavailable",
+    State.OFF: "not_worth_it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +77,17 @@ def why_not_asked(task: Registered) -> str | None:
     """Why the table of a task answers nothing at all; None when it answers what it may."""
     record = task.record
     if record.state is State.SUSPENDED:
-        return "suspended"
-    if task.unavailable is not None or record.state is State.UNAVAILABLE:
-        return "table_unavailable"
+        return SUSPENDED
+    if task.here is not None:
+        return WHY_NOT_HERE[task.here.state]
     if record.table is None:
         return "no_table"
     if not record.table.certificate.certified:
         return "nothing_certified"
     if record.state is not State.ACTIVE or task.table is None:
         return "no_table"
-    return None
+    assert record.fast_table is not None  # or there would be no table
+    return SHADOW if record.fast_table.mode == "shadow" else None
 
 
 def _named(opened: Opened, value: dict[str, Any], tasks: TenantTasks | None) -> tuple[Opened, Selection]:

@@ -17,9 +17,11 @@ from core.tables.certificate import Certificate
 from core.tables.certify import Outcomes, Sample, certify
 from core.tables.spending import share
 from core.tables.split import distinct, input_digest, split
-from core.tables.students import Answers, Student
+from core.tables.students import Answers, Seen, Student
 from core.tables.table import Table
+from core.tables.tails import tail_of
 from core.tables.verdict import Verdict
+from core.tables.watching import Tail
 from core.tasks.lesson import Lesson, Trained
 from core.tasks.record import CertifySettings
 from core.tasks.registration import Examples, option_names
@@ -31,14 +33,29 @@ DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
-    """Distinct certification inputs."""
+class Held:
+    """Distinct certification inputs, whatever is known of them."""
 
-    texts: tuple[str, ...]
+    ask: Callable[[Table], Sequence[Verdict]]  # what a table says of each
     labels: tuple[int, ...]
     digests: tuple[bytes, ...]
-    n: int
+    n: int  # examples that have them
     effective_n: float
+    kind: str = "gold"  # "agreement" where the labels are the engine's
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What students learn from, and what they are certified on, whether texts or rows."""
+
+    task_id: str
+    question: Question
+    certify: CertifySettings
+    look: int  # 1 for the task's first certification
+    see: Callable[[Student], Seen]  # the fit inputs
+    answers: Answers  # theirs
+    digests: Sequence[bytes]  # theirs
+    held: Held
 
 
 def train(
@@ -56,30 +73,56 @@ def train(
         InvalidRequest: too few examples to certify, an input on both sides, or fewer than two options.
     """
     digests = _digests(lesson.examples, lesson.raw_question)
-    chosen, sample = _divided(lesson, digests)
-    delta = share(lesson.certify.delta, lesson.looks + 1, len(students))
-    check_enough(len(sample.labels), lesson.certify, delta)
+    chosen, held = _divided(lesson, digests, encode_all)
     texts = [lesson.examples.texts[index] for index in chosen]
     labels = np.array([lesson.examples.labels[index] for index in chosen], np.int64)
-    per_option = tuple(np.bincount(labels, minlength=lesson.question.size).tolist())
+    course = Course(
+        lesson.task_id,
+        lesson.question,
+        lesson.certify,
+        lesson.looks + 1,
+        lambda student: student.see(texts),
+        Answers(labels),
+        [digests[index] for index in chosen],
+        held,
+    )
+    check_enough(len(held.labels), lesson.certify, share(lesson.certify.delta, course.look, len(students)))
+    return take(course, students, progress)
+
+
+def take(course: Course, students: Mapping[str, Student], progress: Progress) -> list[Trained]:
+    """Fit every student and certify what it learned.
+
+    Args:
+        course: what is learned.
+        students: by kind; they share what this look may spend.
+        progress: told the share done, 0 to 1.
+
+    Raises:
+        InvalidRequest: fit examples of fewer than two options.
+    """
+    delta = share(course.certify.delta, course.look, len(students))
+    labels = course.answers.labels
+    per_option = tuple(np.bincount(labels, minlength=course.question.size).tolist())
     trained = []
     for number, (kind, student) in enumerate(students.items()):
 
         def report(done: float, number: int = number) -> None:
             progress((number + done) / len(students))
 
-        fitted = student.fit(student.see(texts), Answers(labels), lesson.question.size, report)
-        misses = _misses(lesson.question, fitted.rehearsal, labels.tolist())
-        fit = _fit_bytes([digests[index] for index in chosen], fitted.rehearsal, misses)
-        certificate = _certified(lesson, fitted.table, sample, encode_all, delta, fit)
-        trained.append(
-            Trained(kind, fitted.table.to_bytes(), fitted.table.student, certificate, per_option, fit)
-        )
+        fitted = student.fit(course.see(student), course.answers, course.question.size, report)
+        misses = _misses(course.question, fitted.rehearsal, labels.tolist())
+        fit = _fit_bytes(course.digests, fitted.rehearsal, misses)
+        table = fitted.table
+        certificate, tail = _certified(course, table, course.held, delta, fit)
+        trained.append(Trained(kind, table.to_bytes(), table.student, certificate, per_option, fit, tail))
     progress(1.0)
     return trained
 
 
-def recertify(lesson: Lesson, table: Table, fit: bytes, encode_all: EncodeAll) -> Certificate:
+def recertify(
+    lesson: Lesson, table: Table, fit: bytes, encode_all: EncodeAll
+) -> tuple[Certificate, Tail | None]:
     """Certify a table anew on `lesson.examples`, none of which it was fitted on.
 
     Args:
@@ -88,6 +131,9 @@ def recertify(lesson: Lesson, table: Table, fit: bytes, encode_all: EncodeAll) -
         fit: as in `Trained`.
         encode_all: see `train`.
 
+    Returns:
+        The certificate, and how often the table is unsure of the new examples.
+
     Raises:
         InvalidRequest: too few examples, or some that the table was fitted on.
         ArtefactMismatch: `fit` is something else.
@@ -95,10 +141,10 @@ def recertify(lesson: Lesson, table: Table, fit: bytes, encode_all: EncodeAll) -
     digests = _digests(lesson.examples, lesson.raw_question)
     arrays, _ = container.read(fit)
     _refuse_shared({bytes(row) for row in arrays["digests"]}, digests)
-    sample = _sample(lesson.examples, digests)
+    held = _held(lesson.examples, digests, encode_all)
     delta = share(lesson.certify.delta, lesson.looks + 1, 1)
-    check_enough(len(sample.labels), lesson.certify, delta)
-    return _certified(lesson, table, sample, encode_all, delta, fit)
+    check_enough(len(held.labels), lesson.certify, delta)
+    return _certified(lesson, table, held, delta, fit)
 
 
 def check_enough(distinct_inputs: int, settings: CertifySettings, delta: float) -> None:
@@ -126,25 +172,26 @@ def check_enough(distinct_inputs: int, settings: CertifySettings, delta: float) 
     raise InvalidRequest((Problem(("body", "examples"), msg, "too_short"),))
 
 
-def _divided(lesson: Lesson, digests: list[bytes]) -> tuple[list[int], _Sample]:
+def _divided(lesson: Lesson, digests: list[bytes], encode_all: EncodeAll) -> tuple[list[int], Held]:
     """Indices of the examples to fit on, and what to certify on."""
     own = lesson.certify_examples
     if own is not None:
         theirs = _digests(own, lesson.raw_question)
         _refuse_shared(set(digests), theirs, ("body", "certify", "examples"))
-        return [*range(len(digests))], _sample(own, theirs)
+        return [*range(len(digests))], _held(own, theirs, encode_all)
     parts = split(digests, lesson.task_id, lesson.certify.holdout)
     held = Examples(
         tuple(lesson.examples.texts[index] for index in parts.certify),
         tuple(lesson.examples.labels[index] for index in parts.certify),
     )
-    return [*parts.fit], _sample(held, [digests[index] for index in parts.certify])
+    return [*parts.fit], _held(held, [digests[index] for index in parts.certify], encode_all)
 
 
-def _sample(examples: Examples, digests: list[bytes]) -> _Sample:
+def _held(examples: Examples, digests: list[bytes], encode_all: EncodeAll) -> Held:
     once = distinct(digests, examples.labels)
-    return _Sample(
-        tuple(examples.texts[index] for index in once.indices),
+    texts = [examples.texts[index] for index in once.indices]
+    return Held(
+        lambda table: _ask(table, texts, encode_all),
         once.labels,
         tuple(digests[index] for index in once.indices),
         len(digests),
@@ -153,20 +200,23 @@ def _sample(examples: Examples, digests: list[bytes]) -> _Sample:
 
 
 def _certified(
-    lesson: Lesson, table: Table, sample: _Sample, encode_all: EncodeAll, delta: float, fit: bytes
-) -> Certificate:
-    settings = lesson.certify
-    verdicts = _ask(table, sample.texts, encode_all)
-    misses = _misses(lesson.question, verdicts, sample.labels)
+    about: Lesson | Course, table: Table, held: Held, delta: float, fit: bytes
+) -> tuple[Certificate, Tail | None]:
+    settings, question = about.certify, about.question
+    verdicts = held.ask(table)
+    confidences = _confidences(verdicts)
+    misses = _misses(question, verdicts, held.labels)
     arrays, _ = container.read(fit)
-    return certify(
+    certificate = certify(
         Outcomes(arrays["confidence"], arrays["misses"] > settings.level_error),
-        Outcomes(_confidences(verdicts), misses > settings.level_error),
-        Sample(lesson.task_id, sample.n, sample.effective_n, sample.digests),
+        Outcomes(confidences, misses > settings.level_error),
+        Sample(about.task_id, held.n, held.effective_n, held.digests),
         alpha=settings.alpha,
         delta=delta,
         level_error=settings.level_error,
+        kind=held.kind,
     )
+    return certificate, tail_of(confidences.tolist())
 
 
 def _ask(table: Table, texts: Sequence[str], encode_all: EncodeAll) -> list[Verdict]:

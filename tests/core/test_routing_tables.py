@@ -21,7 +21,7 @@ from core.identity import Identity
 from core.outcome import Outcome, Source
 from core.routing import Decider, Tables
 from core.tasks.record import State
-from core.tasks.registry import Registry
+from core.tasks.registry import Here, Registry
 from tests.core.tasks.tables import CHOICE, ScriptedTable, record
 
 ME = Identity("acme", "app")
@@ -208,18 +208,19 @@ class TestTheEngineAnswers:
         assert outcome.decision.table_versions == ()
 
     @pytest.mark.parametrize(
-        ("fields", "unavailable", "reason"),
+        ("fields", "here", "reason"),
         [
-            ({"state": State.SUSPENDED}, None, "suspended"),
-            ({}, "the encoder is another one", "table_unavailable"),
+            ({}, Here(State.UNAVAILABLE, "the encoder is another one"), "table_unavailable"),
+            ({}, Here(State.TIMING, "until there are texts"), "being_timed"),
+            ({}, Here(State.OFF, "it saves too little here"), "not_worth_it"),
             ({"table": None, "state": State.OFF}, None, "no_table"),
             ({"state": State.OFF}, None, "no_table"),
             ({"threshold": inf, "state": State.OFF}, None, "nothing_certified"),
         ],
     )
-    async def test_while_the_table_may_not(self, desk, fields, unavailable, reason):
+    async def test_while_the_table_may_not(self, desk, fields, here, reason):
         table = ScriptedTable()
-        desk.registry.apply(record(**fields), table, unavailable)
+        desk.registry.apply(record(**fields), table, here)
 
         assert answer(await desk.ask(body("sure")))["certified_reason"] == reason
         assert table.asked == []

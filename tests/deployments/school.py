@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from core.cache.fences import Scope
+from core.cache.stores.base import Store
 from core.engines.fake import FakeEngine
 from core.routing import Tables
 from core.tables.students import StaticStudent
 from core.tables.table import Table
+from core.tables.tokens import Tokens
 from core.tasks.lesson import Lesson, Wanted
+from core.tasks.record import FastTableSettings
 from core.tasks.registry import Registry
 from core.tasks.stores.base import TaskStore
 from core.tasks.stores.memory import MemoryTaskStore
@@ -23,13 +27,20 @@ from deployments.bodies import BodyLimits
 from deployments.fitting import Means
 from deployments.http import HttpApp
 from deployments.lessons import Event
+from deployments.records import Records
+from deployments.row_buffer import RowBuffer
+from deployments.row_maker import RowMaker
+from deployments.spot_checks import SpotChecks
 from deployments.tables_on_node import TablesOnNode
 from deployments.task_routes import TaskLimits, task_routes
-from deployments.task_sync import TaskSync
+from deployments.task_sync import Host, TaskSync
 from deployments.teaching import Teaching
+from deployments.tending import Tending
+from deployments.timing import HostTimings, Stopwatch
+from deployments.watcher import Watcher
 from tests.deployments.asgi import JSON_HEADERS, Reply, call
 from tests.deployments.serving import Serving
-from tests.toy_language import examples, static_vectors
+from tests.toy_language import examples, static_vectors, tokenizer_json
 
 TOPICS = ("card", "refund", "address")
 QUESTION = {"type": "choice", "instructions": "What is it about?", "criteria": dict.fromkeys(TOPICS)}
@@ -66,6 +77,13 @@ async def learn_here(lesson: Lesson, wanted: Wanted) -> AsyncIterator[Event]:
         yield "done", train(lesson, students, vectors, lambda share: None)
 
 
+class ToyRowMaker(RowMaker):
+    """Makes rows of the toy language."""
+
+    def _tokens_of(self, wanted: FastTableSettings) -> Tokens:
+        return Tokens(tokenizer_json())
+
+
 @dataclass
 class School:
     """What a Router with tasks is made of."""
@@ -77,6 +95,9 @@ class School:
     read_only: bool = False
     max_fits: int = 2
     max_examples: int = 1_000
+    max_rows: int = 50_000
+    max_pending: int = 10_000
+    decisions: Store | None = None  # None: one of its own
     now: float = 1_000.0
 
     def __post_init__(self) -> None:
@@ -86,11 +107,39 @@ class School:
         self.gate: asyncio.Event | None = None
         self.ends: Exception | None = None  # what the fit ends with instead
         self.taught: list[tuple[Lesson, Wanted]] = []
+        stopwatch = Stopwatch(self.engine, self._no_vectors, self._warm)
+        self.timings = HostTimings(stopwatch, self.folder, self._clock)
         self.sync = TaskSync(
-            self.store, self.registry, TablesOnNode(self.folder, self.store), None, self._clock
+            self.store,
+            self.registry,
+            TablesOnNode(self.folder, self.store),
+            Host(None, self.engine.fingerprint),
+            self.timings,
+            self._revoke,
+            self._clock,
         )
-        means = Means(self._teach, self.engine, self._no_vectors, self._warm, WANTED, self.max_fits)
-        self.teaching = Teaching(self.store, self.sync, means, self._clock)
+        records = Records(self.store, self.sync, self._clock)
+        self.teaching = Teaching(records, Means(self._teach, stopwatch, WANTED, self.max_fits))
+        self.tending = Tending(records, self.max_rows)
+        self.rows = RowBuffer(self.store, self.max_pending, self.max_rows)
+        self.watcher = Watcher(
+            self.store,
+            self.registry,
+            ToyRowMaker(self.folder, self._no_vectors, self.engine.fingerprint),
+            self.rows,
+            SpotChecks(self.engine, 5.0),
+            self.timings,
+            suspend=self.tending.suspend,
+            clock=self._clock,
+        )
+        self.serving = Serving(
+            engine=self.engine,
+            callers=self.callers,
+            clock=self._clock,
+            tables=Tables(self.registry, watch=self.watcher.see),
+        )
+        if self.decisions is not None:
+            self.serving.store = self.decisions
         self.app = self._app()
 
     async def send(self, method: str, path: str, value: Any = None, *headers: tuple[bytes, bytes]) -> Reply:
@@ -120,15 +169,20 @@ class School:
             BodyLimits(MAX_BYTES, 60.0), self.max_examples, 1_000, self.wait_s, self.read_only
         )
         routes = task_routes(
-            self.registry, self.teaching, self.callers, limits, {"fingerprint": "fake-0"}, self._clock
-        )
-        return Serving(
-            engine=self.engine,
-            callers=self.callers,
+            self.registry,
+            self.teaching,
+            self.tending,
+            self.timings,
+            self.callers,
+            limits,
+            {"fingerprint": "fake-0"},
             clock=self._clock,
-            tables=Tables(self.registry),
-            more_routes=routes,
-        ).app()
+        )
+        self.serving.more_routes = routes
+        return self.serving.app()
+
+    async def _revoke(self, tenant: str, table_version: str) -> None:
+        await self.serving.cache.purge(Scope(tenant=tenant, table_version=table_version), self.now)
 
     async def _teach(self, lesson: Lesson, wanted: Wanted) -> AsyncIterator[Event]:
         self.taught.append((lesson, wanted))

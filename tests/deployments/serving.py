@@ -41,7 +41,7 @@ class Serving:
 
     def app(self) -> HttpApp:
         """A fresh Router over the same engine and store."""
-        cache = DecisionCache(self.store, self.retention)
+        cache = self.cache = DecisionCache(self.store, self.retention)
         decider = Decider(
             contract=Contract(MODELS, max_state_chars=20_000),
             engine=self.engine,

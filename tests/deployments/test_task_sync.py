@@ -5,16 +5,19 @@ import logging
 
 import pytest
 
+from core.engines.fake import FakeEngine
 from core.errors import StoreUnavailable
+from core.routing import no_vectors
 from core.tables.students import Answers, StaticStudent
 from core.tasks.notes import PREFIX, Note
-from core.tasks.record import TableRef
-from core.tasks.record_json import encode, object_digest
+from core.tasks.record import State, TableRef, object_digest
+from core.tasks.record_json import encode
 from core.tasks.registry import Registry
 from core.tasks.stores.base import KEEP_TOMBSTONES_S
 from core.tasks.stores.memory import MemoryTaskStore
 from deployments.tables_on_node import TablesOnNode
-from deployments.task_sync import TaskSync
+from deployments.task_sync import Host, TaskSync
+from deployments.timing import HostTimings, Stopwatch
 from tests.core.tasks.tables import certificate, record
 from tests.toy_language import examples, static_vectors
 
@@ -57,13 +60,32 @@ def store():
     return Breakable()
 
 
+async def no_warmth(wait_s):
+    raise AssertionError("no encoder is needed")
+
+
 class Node:
     """One process of a node."""
 
     def __init__(self, store, folder, encoder=None):
         self.registry = Registry()
         self.now = NOW
-        self.sync = TaskSync(store, self.registry, TablesOnNode(folder, store), encoder, lambda: self.now)
+        self.revoked: list[tuple[str, str]] = []
+        self.engine = FakeEngine()
+        stopwatch = Stopwatch(self.engine, no_vectors, no_warmth)
+        self.timings = HostTimings(stopwatch, folder, lambda: self.now)
+        self.sync = TaskSync(
+            store,
+            self.registry,
+            TablesOnNode(folder, store),
+            Host(encoder, self.engine.fingerprint),
+            self.timings,
+            self.revoke,
+            lambda: self.now,
+        )
+
+    async def revoke(self, tenant, table_version):
+        self.revoked.append((tenant, table_version))
 
     def served(self, task_id="support"):
         return self.registry.get("acme", task_id)
@@ -88,7 +110,7 @@ async def test_what_is_in_the_store_is_served_with_its_table(store, node, table)
 
     assert node.served().record.version == 1
     assert node.served().table.decide("lost my card").probabilities
-    assert node.served().unavailable is None
+    assert node.served().here is None
     assert node.sync.version("acme", "support") == 1
 
 
@@ -133,7 +155,7 @@ class TestATableThatCannotBeAsked:
         await node.sync.refresh()
 
         assert node.served().table is None
-        assert "register the task again" in node.served().unavailable
+        assert "register the task again" in node.served().here.reason
 
     async def test_because_its_bytes_are_no_table_is_unavailable(self, store, node):
         await put(store, b"no table")
@@ -141,7 +163,7 @@ class TestATableThatCannotBeAsked:
         await node.sync.refresh()
 
         assert node.served().table is None
-        assert node.served().unavailable
+        assert node.served().here.state is State.UNAVAILABLE
 
     @pytest.mark.parametrize(("here", "is_served"), [("e1", True), ("e2", False), (None, False)])
     async def test_because_it_reads_the_vectors_of_another_encoder(
@@ -154,7 +176,7 @@ class TestATableThatCannotBeAsked:
 
         assert (node.served().table is not None) is is_served
         if not is_served:
-            assert "encoder e1" in node.served().unavailable
+            assert "encoder e1" in node.served().here.reason
 
     async def test_because_the_store_stopped_half_way_is_asked_for_again(self, store, node, table):
         await put(store, table)
@@ -162,12 +184,12 @@ class TestATableThatCannotBeAsked:
 
         with pytest.raises(StoreUnavailable):
             await node.sync.refresh()
-        assert node.served().unavailable
+        assert node.served().here.state is State.UNAVAILABLE
         store.broken = ()
         await node.sync.refresh()
 
         assert node.served().table is not None
-        assert node.served().unavailable is None
+        assert node.served().here is None
 
 
 async def test_a_record_of_a_later_version_is_left_alone_and_said(store, node, table, caplog):
@@ -296,7 +318,7 @@ class TestFilesOfANode:
         await node.sync.refresh()
 
         assert node.served().table is None
-        assert node.served().unavailable
+        assert node.served().here.state is State.UNAVAILABLE
 
     async def test_are_closed_when_no_task_names_them(self, store, node, table):
         await put(store, table)

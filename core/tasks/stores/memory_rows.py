@@ -41,9 +41,9 @@ class MemoryRowStore:
         """Remove all rows, and return how many there were."""
         return len(self._kept_rows.pop(series, {}))
 
-    async def count_rows(self, series: Series) -> int:
-        """How many rows there are."""
-        return len(self._kept_rows[series])
+    async def count_rows(self, series: Series, after: int = 0) -> int:
+        """How many rows there are with a number above `after`."""
+        return sum(row.number > after for row in self._kept_rows[series].values())
 
     def _append(self, series: Series, rows: Sequence[tuple[str, bytes]], max_rows: int) -> None:
         kept = self._kept_rows[series]

@@ -238,9 +238,10 @@ class RedisTaskStore:
         """Remove all rows, and return how many there were."""
         return int(await self._on_rows("clear_rows", CLEAR_ROWS, series))
 
-    async def count_rows(self, series: Series) -> int:
-        """How many rows there are."""
-        return int(await self._ask("count_rows", lambda db: db.zcard(self._row_keys(series)[1])))
+    async def count_rows(self, series: Series, after: int = 0) -> int:
+        """How many rows there are with a number above `after`."""
+        numbers = self._row_keys(series)[1]
+        return int(await self._ask("count_rows", lambda db: db.zcount(numbers, f"({after}", "+inf")))
 
     async def close(self) -> None:
         """Close every connection."""

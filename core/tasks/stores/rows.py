@@ -11,7 +11,7 @@ class Series:
 
     tenant: str
     task: str
-    name: str = "rows"  # or "labels"
+    name: str = "rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,6 @@ class RowStore(Protocol):
         """Remove all rows, and return how many there were; numbers go on."""
         ...
 
-    async def count_rows(self, series: Series) -> int:
-        """How many rows there are."""
+    async def count_rows(self, series: Series, after: int = 0) -> int:
+        """How many rows there are with a number above `after`."""
         ...

@@ -123,9 +123,9 @@ class SqliteTaskStore:
         """Remove all rows, and return how many there were."""
         return await self._change("clear_rows", lambda db: sqlite_rows.clear(db, series))
 
-    async def count_rows(self, series: Series) -> int:
-        """How many rows there are."""
-        return await self._use("count_rows", lambda db: sqlite_rows.count(db, series))
+    async def count_rows(self, series: Series, after: int = 0) -> int:
+        """How many rows there are with a number above `after`."""
+        return await self._use("count_rows", lambda db: sqlite_rows.count(db, series, after))
 
     async def close(self) -> None:
         """Finish what was begun and close the file."""

@@ -54,9 +54,10 @@ def clear(db: sqlite3.Connection, series: Series) -> int:
     return db.execute(f"DELETE FROM learned_row WHERE {OF}", _of(series)).rowcount
 
 
-def count(db: sqlite3.Connection, series: Series) -> int:
-    """How many rows there are."""
-    return int(db.execute(f"SELECT count(*) FROM learned_row WHERE {OF}", _of(series)).fetchone()[0])
+def count(db: sqlite3.Connection, series: Series, after: int) -> int:
+    """How many rows there are with a number above `after`."""
+    select = f"SELECT count(*) FROM learned_row WHERE {OF} AND number > :after"
+    return int(db.execute(select, _of(series) | {"after": after}).fetchone()[0])
 
 
 def _of(series: Series) -> dict[str, object]:

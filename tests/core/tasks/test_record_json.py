@@ -7,30 +7,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InvalidRequest
-from core.tasks.record import CertifySettings, FastTableSettings, State, TableRef
+from core.tables.watching import Tail
+from core.tasks.record import (
+    CertifySettings,
+    FastTableSettings,
+    Learned,
+    Revocation,
+    State,
+    TableRef,
+    object_digest,
+)
 from core.tasks.record_json import (
     FORMAT,
     decode,
     encode,
     export,
     names_objects,
-    object_digest,
     public,
     read_import,
 )
+from core.tasks.registry import Here
 from tests.core.tasks.tables import CHOICE, certificate, record
 
 TABLE, FIT = b"a table", b"what it was fitted on"
+TAIL = Tail(0.25, 0.06)
+REVOKED = (Revocation(2, 900.0, "it was wrong", is_final=True),)
 OBJECTS = {object_digest(TABLE): TABLE, object_digest(FIT): FIT}
 
 
 def whole(threshold=0.8, **fields):
-    ref = TableRef(3, "static", object_digest(TABLE), "", certificate(threshold))
-    return record(table=ref, fit_object=object_digest(FIT), per_option=(5, 0), n_examples=10, **fields)
+    per_option = (5,) + (0,) * (len(fields.get("question", CHOICE)["criteria"]) - 1)
+    ref = TableRef(
+        3,
+        "static",
+        object_digest(TABLE),
+        "",
+        certificate(threshold),
+        object_digest(FIT),
+        per_option,
+        "",
+        TAIL,
+    )
+    return replace(record(n_examples=10, **fields).with_table(ref), revoked=REVOKED)
 
 
 RECORDS = {
     "active": whole(context="You route mail.", report={"kept": True}),
+    "learned": replace(whole(), learned=Learned(7, 1.5, "too few rows")),
     "nothing certified": whole(inf, state=State.OFF),
     "no table": record(table=None, certify=None, fast_table=None),
     "its own settings": whole(
@@ -91,9 +114,10 @@ class TestWhatCallersSee:
             assert status["text"].endswith(".")
 
     def test_is_why_an_active_table_cannot_be_asked_here(self):
-        assert public(whole(), "no encoder here")["status"]["state"] == "unavailable"
-        assert public(whole(), "no encoder here")["status"]["reason"] == "no encoder here"
-        assert public(whole(state=State.OFF), "no encoder here")["status"]["state"] == "off"
+        here = Here(State.UNAVAILABLE, "no encoder here")
+        assert public(whole(), here)["status"]["state"] == "unavailable"
+        assert public(whole(), here)["status"]["reason"] == "no encoder here"
+        assert public(whole(state=State.OFF), here)["status"]["state"] == "off"
 
     def test_is_which_options_had_no_example(self):
         shown = public(whole())
@@ -113,7 +137,7 @@ class TestWhatCallersSee:
     def test_is_a_warning_where_no_option_stands_for_the_rest(self, options, warned):
         one = whole(question=CHOICE | {"criteria": dict.fromkeys(options)})
 
-        codes = [each["code"] for each in public(replace(one, per_option=()))["certificate"]["warnings"]]
+        codes = [each["code"] for each in public(one)["certificate"]["warnings"]]
 
         assert codes == (["no_catch_all_option"] if warned else [])
 
@@ -172,5 +196,52 @@ def test_the_format_is_pinned():
     """A change of it makes every stored task unreadable."""
     value = json.loads(encode(whole()))
 
-    assert value["format"] == FORMAT == "precedent-task/1"
+    assert value["format"] == FORMAT == "precedent-task/2"
     assert value.keys() - {"format"} == asdict(whole()).keys() - {"tenant", "id", "version"}
+
+
+def first_format(value):
+    """A record as the first format had it."""
+    fields = {
+        name: member for name, member in value.items() if name not in ("versions", "revoked", "learned")
+    }
+    table = dict(fields["table"])
+    later = {name: table.pop(name) for name in ("fit", "per_option", "engine", "tail", "is_timed")}
+    moved = {"table": table, "fit_object": later["fit"], "per_option": later["per_option"]}
+    return fields | moved | {"format": "precedent-task/1"}
+
+
+def test_a_record_of_the_first_format_is_read_with_its_one_version():
+    value = first_format(json.loads(encode(whole())))
+
+    read = decode(json.dumps(value).encode(), "acme", "support", 4)
+
+    assert read is not None
+    assert read.table is not None
+    assert read.versions == (read.table,)
+    assert names_objects(read) == (object_digest(TABLE), object_digest(FIT))
+    assert read.table.per_option == (5, 0)
+    assert (read.revoked, read.learned) == ((), None)
+
+
+def test_a_task_that_was_exported_in_the_first_format_is_imported():
+    (imported,) = read_import({"tasks": [first_format(export(whole(), OBJECTS))]}, "acme")
+
+    assert imported.record.table is not None
+    assert imported.record.table.fit == object_digest(FIT)
+
+
+def test_what_was_learned_elsewhere_is_imported_without_the_numbers_of_rows_that_stay_behind():
+    learned = replace(whole(), learned=Learned(7, 1.5))
+    (imported,) = read_import({"tasks": [export(learned, OBJECTS)]}, "acme")
+
+    assert imported.record.learned == Learned()
+
+
+def test_five_versions_are_kept_and_their_objects_named():
+    made = record(table=None)
+    for version in range(1, 8):
+        made = made.with_table(TableRef(version, "static", f"{version:032x}", "", certificate()))
+
+    assert [one.version for one in made.versions] == [7, 6, 5, 4, 3]
+    assert names_objects(made) == tuple(f"{version:032x}" for version in (7, 6, 5, 4, 3))

@@ -47,6 +47,7 @@ async def test_a_replaced_row_is_the_newest(store):
 
     assert await values(store) == [2, 3, 5]
     assert await values(store, after=seen) == [5]
+    assert (await store.count_rows(ROWS), await store.count_rows(ROWS, after=seen)) == (3, 1)
 
 
 async def test_the_oldest_rows_go_beyond_the_bound(store):
