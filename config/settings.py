@@ -4,6 +4,7 @@ A misspelt name, a value out of range and an impossible pair are refused before 
 sentence that shows both values. Units are in the names. `core` never sees these classes.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -48,10 +49,10 @@ class EngineSettings(Settings):
     fickle: bool = False  # fake: no two calls answer alike
     runs_file: str | None = None  # fake: gets a line for each item whose run begins
 
-    def spec(self) -> EngineSpec:
-        """The engine in the words of `core`."""
+    def spec(self, home: Path = CHECKOUT) -> EngineSpec:
+        """The engine in the words of `core`, with its model seen from `home`."""
         own = self.model_dump(exclude={"models_dir"})
-        return EngineSpec(model_dir=str(CHECKOUT / self.models_dir / FOLDER), **own)
+        return EngineSpec(model_dir=str(home / self.models_dir / FOLDER), **own)
 
 
 class RuleSettings(Settings):

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from ray.serve.config import AutoscalingConfig
 from ray.serve.schema import (
@@ -24,6 +23,7 @@ from ray.serve.schema import (
 )
 
 from config.paths import CHECKOUT, absolute_store
+from config.reading import IMPORT_PATH, parse, problem_of
 from config.settings import AppConfig
 from core.cache.stores import open_store
 from core.errors import SettingsError
@@ -31,7 +31,6 @@ from deployments.auth import read_keys
 
 M = TypeVar("M", bound=BaseModel)
 
-OUR_IMPORT_PATH = "deployments.app:build"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 # Where Ray declares a dict, or a union with one, the model that will read it.
@@ -59,9 +58,9 @@ def read_settings(path: Path) -> ServeDeploySchema:
     Raises:
         SettingsError: the first problem: where, what, and what may have been meant.
     """
-    settings = _validated(_parse(path), ServeDeploySchema)
+    settings = _validated(parse(path), ServeDeploySchema)
     for index, app in enumerate(settings.applications):
-        if app.import_path == OUR_IMPORT_PATH:
+        if app.import_path == IMPORT_PATH:
             config = _validated(app.args, AppConfig, f"applications.{index}.args")
             refuse_open_doors(settings.http_options.host, config)
             _refuse_what_cannot_work(path, config)
@@ -77,7 +76,7 @@ def refuse_misspelt(config: AppConfig) -> None:
     path = CHECKOUT / str(config.settings_file)
     apps = read_settings(path).applications
     if not any(
-        AppConfig.model_validate(app.args) == config for app in apps if app.import_path == OUR_IMPORT_PATH
+        AppConfig.model_validate(app.args) == config for app in apps if app.import_path == IMPORT_PATH
     ):
         raise SettingsError(
             "settings_file",
@@ -148,27 +147,13 @@ def _unknown(name: str, known: set[str]) -> str:
     return f"there is no such setting; {meant}"
 
 
-def _parse(path: Path) -> dict[str, Any]:
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(str(path), f"cannot be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise SettingsError(str(path), f"is not YAML: {error}") from None
-    if not isinstance(raw, dict):
-        raise SettingsError(str(path), "is not a mapping of settings")
-    return raw
-
-
 def _validated(raw: Mapping[str, Any], model: type[M], at: str = "") -> M:
     for problem in misspelt(raw, model, at):
         raise problem
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, [at, *first["loc"]] if at else first["loc"])) or "settings"
-        raise SettingsError(where, first["msg"].removeprefix("Value error, ")) from None
+        raise problem_of(error, at) from None
 
 
 if __name__ == "__main__":

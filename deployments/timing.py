@@ -161,9 +161,14 @@ class HostTimings:
         if self._clock() >= self._not_before.get(key, 0.0):
             self._running[key] = asyncio.create_task(self._time(key))
 
+    @property
+    def running(self) -> list[asyncio.Task[None]]:
+        """What is being timed now."""
+        return [*self._running.values()]
+
     async def drain(self) -> None:
         """End what is under way."""
-        running = [*self._running.values()]
+        running = self.running
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

@@ -1,20 +1,24 @@
 """A lesson learned with the models of this host. Imports what it takes to fit, so a Router never does."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from core.engines.artefact import TOKENIZER_FILE, encoder_digest_of, read_manifest, verify
+from core.engines.artefact import FOLDER, TOKENIZER_FILE, encoder_digest_of, read_manifest, verify
 from core.engines.embedded import Encoder
 from core.errors import InvalidRequest, Problem, SettingsError
 from core.tables.certificate import Certificate
 from core.tables.static_vectors import ENGLISH, StaticVectors, load_static
 from core.tables.students import EncoderStudent, StaticStudent, Student
 from core.tables.table import Table
+from core.tables.tokens import Tokens
 from core.tables.watching import Tail
 from core.tasks.lesson import Lesson, Trained, Wanted
+from core.tasks.record import FastTableSettings
+from core.tasks.tokenizer import row_tokenizer
 from core.tasks.training import recertify, train
 
 Tell = Callable[[float], None]
@@ -39,6 +43,31 @@ def learn(lesson: Lesson, wanted: Wanted, tell: Tell) -> list[Trained] | tuple[C
     if wanted.recertify is not None:
         return recertify(lesson, Table.of(wanted.recertify[0]), wanted.recertify[1], vectors.encode)
     return train(lesson, _students(wanted, vectors), vectors.encode, far.fitted)
+
+
+@dataclass(frozen=True, slots=True)
+class RowStudent:
+    """What learns a task from rows, and by which tokenizer their features must be."""
+
+    student: Student
+    tokenizer: str  # digest
+
+
+def row_student(wanted: FastTableSettings, models_dir: Path) -> RowStudent:
+    """The student of a task that learns from traffic.
+
+    Raises:
+        SettingsError: a model of ours is not there.
+        ArtefactMismatch: it is damaged.
+    """
+    tokenizer = row_tokenizer(wanted, models_dir)
+    if wanted.kind == "encoder":
+        folder = models_dir / FOLDER
+        vectors = SentenceVectors(folder, 1, lambda share: None)
+        student: Student = EncoderStudent(vectors.encode, vectors.digest, tokenizer)
+    else:
+        student = StaticStudent(load_static(wanted.static_model, models_dir))
+    return RowStudent(student, Tokens(tokenizer).digest)
 
 
 def _students(wanted: Wanted, vectors: "SentenceVectors") -> dict[str, Student]:

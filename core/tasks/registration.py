@@ -119,6 +119,9 @@ def _learner(reader: "_Reader", value: dict[str, Any]) -> Registration:
         what = "be left out or an object" if certify is None else "hold no examples"
         reader.refuse(("body", "certify"), f"must {what} for a task that learns from traffic", "value_error")
     fast_table = reader.fast_table(body["fast_table"])
+    if fast_table is not None and fast_table.kind == "auto":
+        msg = "must be static or encoder for a task that learns from traffic: rows are made for one student"
+        reader.refuse(("body", "fast_table", "kind"), msg, "value_error")
     reader.stop_if_wrong()
     nothing = Examples((), ())
     return Registration(

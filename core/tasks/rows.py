@@ -14,7 +14,7 @@ import orjson
 from core.contract.strict_json import encode as as_json
 from core.tables.features import Features
 from core.tasks.record import TaskRecord, revision_of
-from core.tasks.stores.rows import Series
+from core.tasks.stores.rows import Numbered, Series
 
 SMALLEST_SHARE: Final = 5e-4  # of an answer; less is left out
 DECIMALS: Final = 4
@@ -140,6 +140,6 @@ def encode_label(option: int) -> bytes:
     return b"%d" % option
 
 
-def decode_labels(rows: Sequence[tuple[str, bytes]], options: int) -> dict[str, int]:
-    """Labels by row id; what is no option is left out."""
-    return {row_id: int(value) for row_id, value in rows if value.isdigit() and int(value) < options}
+def decode_labels(rows: Sequence[Numbered]) -> dict[str, int]:
+    """Labels by row id."""
+    return {row.id: int(row.value) for row in rows}

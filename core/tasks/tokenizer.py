@@ -9,7 +9,7 @@ from core.tasks.record import FastTableSettings
 
 
 def row_tokenizer(wanted: FastTableSettings, models_dir: Path) -> bytes:
-    """The tokenizer of a task's student, as it is written; of two students, that of the static one.
+    """The tokenizer of a task's student, as it is written.
 
     Raises:
         SettingsError: it is not on this host.

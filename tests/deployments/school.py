@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from core.routing import Tables
 from core.tables.students import StaticStudent
 from core.tables.table import Table
 from core.tables.tokens import Tokens
+from core.tasks.learning import RowStudent
 from core.tasks.lesson import Lesson, Wanted
 from core.tasks.record import FastTableSettings
+from core.tasks.refitter import Look, Refitter, learners
 from core.tasks.registry import Registry
 from core.tasks.stores.base import TaskStore
 from core.tasks.stores.memory import MemoryTaskStore
@@ -98,11 +100,11 @@ class School:
     max_rows: int = 50_000
     max_pending: int = 10_000
     decisions: Store | None = None  # None: one of its own
+    # Slower than any table, so that tables are kept.
+    engine: FakeEngine = field(default_factory=lambda: FakeEngine(delay_s=0.002))
     now: float = 1_000.0
 
     def __post_init__(self) -> None:
-        # Slower than any table, so that tables are kept.
-        self.engine = FakeEngine(delay_s=0.002)
         self.registry = Registry()
         self.gate: asyncio.Event | None = None
         self.ends: Exception | None = None  # what the fit ends with instead
@@ -158,6 +160,30 @@ class School:
         """Ask the registered question."""
         asked = {"model": "jev-latest", "state": state, "questions": {"topic": QUESTION}}
         return await self.send("POST", "/v1/systemone", asked | members, *headers)
+
+    async def learn(self, task_id: str = "mail", **fast_table: Any) -> Reply:
+        """Register a task that learns from traffic."""
+        wanted = {"learn": True, "min_rows": 200, "min_saving": 0.0} | fast_table
+        body = {"id": task_id, "questions": {"topic": QUESTION}, "fast_table": wanted}
+        return await self.send("POST", "/v1/tasks", body)
+
+    async def ask_all(self, texts: Iterable[str]) -> list[Mapping[str, Any]]:
+        """Ask the registered question of each text; the answers about the topic, with their sources."""
+        replies = [(await self.ask(text)).json for text in texts]
+        return [reply["answers"]["topic"] | reply["x_precedent"] for reply in replies]
+
+    async def refit(self) -> list[Look]:
+        """What `jobs.refit --all` does."""
+        await self.watcher.flush()
+        student = RowStudent(StaticStudent(static_vectors()), Tokens(tokenizer_json()).digest)
+        refitter = Refitter(self.store, lambda _: student, self.engine.fingerprint, self._clock)
+        looks = [await refitter.look(record, lambda share: None) for record in await learners(self.store)]
+        await self.sync.refresh()
+        return looks
+
+    async def until_timed(self) -> None:
+        """Wait until nothing is being timed any more."""
+        await asyncio.gather(*self.timings.running)
 
     async def show(self, task_id: str = "mail") -> Mapping[str, Any]:
         """What the service says of a task."""
