@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ from deployments.tables_on_node import TablesOnNode
 from deployments.task_routes import TaskLimits, task_routes
 from deployments.task_sync import Host, TaskSync
 from deployments.teaching import Teaching
-from deployments.tending import Tending
+from deployments.tending import Tending, suspend
 from deployments.timing import HostTimings
 from deployments.watcher import Watcher
 
@@ -117,7 +118,6 @@ class Router:
         )
         records = Records(self._task_store, self._sync)
         self._teaching = Teaching(records, means)
-        self._tending = Tending(records, config.tasks.max_rows)
         self._watcher = Watcher(
             self._task_store,
             self._registry,
@@ -125,8 +125,9 @@ class Router:
             RowBuffer(self._task_store, config.tasks.max_pending_rows, config.tasks.max_rows),
             SpotChecks(self._remote, config.deadline_s),
             self._timings,
-            suspend=self._tending.suspend,
+            suspend=partial(suspend, records),
         )
+        self._tending = Tending(records, self._watcher.flush, config.tasks.max_rows)
         self._coalescer = connect(config.coalescer.bounds(), config.coalescer.shards)
         self._decider = Decider(
             contract=Contract(

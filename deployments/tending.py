@@ -1,7 +1,7 @@
 """What is done with tables while they serve: withdrawn, rolled back, labelled; and their rows erased."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from core.errors import InvalidRequest, Problem, StoreUnavailable, TaskNotFound
@@ -20,39 +20,16 @@ class Tending:
 
     Args:
         records: reads and writes them.
+        flush: brings the store the rows that wait in this process.
         max_rows: of each series of a task.
     """
 
-    def __init__(self, records: Records, max_rows: int) -> None:
+    def __init__(self, records: Records, flush: Callable[[], Awaitable[None]], max_rows: int) -> None:
         self._records = records
         self._store = records.store
         self._clock = records.clock
+        self._flush = flush
         self._max_rows = max_rows
-
-    async def suspend(self, tenant: str, task_id: str, version: int, why: str) -> None:
-        """Withdraw a version of a task's table for good: only a new certificate brings it back.
-
-        Where the store does not answer, nothing is done: whoever saw the reason sees it again.
-        """
-
-        def change(before: TaskRecord) -> TaskRecord | None:
-            if before.is_revoked(version):
-                return None
-            now = self._clock()
-            record = before.with_revoked(Revocation(version, now, why, is_final=True))
-            if before.table is None or before.table.version != version:
-                return record
-            reason = f"version {version} was withdrawn: {why}"
-            return replace(record, state=State.SUSPENDED, reason=reason, updated_at=now)
-
-        try:
-            if await self._records.change(tenant, task_id, change):
-                audit.warning(
-                    "suspend at %.3f: version %d of task %s: %s", self._clock(), version, ascii(task_id), why
-                )
-                await self._records.serve()
-        except StoreUnavailable as error:
-            log.warning("version %d of task %r is to be withdrawn: %s", version, task_id, error)
 
     async def roll_back(
         self, tenant: str, task_id: str, version: int, replaces: int | None, by: str
@@ -88,9 +65,12 @@ class Tending:
     async def erase(self, tenant: str, task_id: str, rows: Sequence[str]) -> int:
         """Forget rows and their labels; return how many rows there were.
 
+        A row of the last second may still be on its way from another Router, and come afterwards.
+
         Raises:
             StoreUnavailable: some may be left.
         """
+        await self._flush()
         gone = {name: await self._store.erase_rows(Series(tenant, task_id, name), rows) for name in SERIES}
         return sum(count for name, count in gone.items() if name != LABELS)
 
@@ -109,6 +89,32 @@ class Tending:
     def watch(self, tenant: str, task_id: str) -> Watch:
         """What all Routers have seen of a task's versions."""
         return self._records.sync.watches.get((tenant, task_id), Watch())
+
+
+async def suspend(records: Records, tenant: str, task_id: str, version: int, why: str) -> None:
+    """Withdraw a version of a task's table for good: only a new certificate brings it back.
+
+    Where the store does not answer, nothing is done: whoever saw the reason sees it again.
+    """
+
+    def change(before: TaskRecord) -> TaskRecord | None:
+        if before.is_revoked(version):
+            return None
+        now = records.clock()
+        record = before.with_revoked(Revocation(version, now, why, is_final=True))
+        if before.table is None or before.table.version != version:
+            return record
+        reason = f"version {version} was withdrawn: {why}"
+        return replace(record, state=State.SUSPENDED, reason=reason, updated_at=now)
+
+    try:
+        if await records.change(tenant, task_id, change):
+            audit.warning(
+                "suspend at %.3f: version %d of task %s: %s", records.clock(), version, ascii(task_id), why
+            )
+            await records.serve()
+    except StoreUnavailable as error:
+        log.warning("version %d of task %r is to be withdrawn: %s", version, task_id, error)
 
 
 def rolled_back(before: TaskRecord, version: int, now: float, by: str) -> TaskRecord:

@@ -7,7 +7,7 @@ from typing import Final
 from core.tables.bounds import upper_bound
 from core.tables.watching import RISE, Tail
 
-SHARE: Final = 0.05  # of the certification inputs, those the table was least sure of
+SHARE: Final = 0.2  # of the certification inputs, those the table was least sure of
 DELTA: Final = 0.01  # probability that more than the normal share of such texts is as unsure
 HIGHEST: Final = 0.95  # share that a risen tail may have, to be told from all
 

@@ -22,7 +22,7 @@ ALARM_DELTA: Final = 0.01  # probability of ever suspecting a table whose error 
 BETS: Final = 6  # error rates that are bet on
 HIGHEST_RATE: Final = 0.9
 
-RISE: Final = 2.5  # the share to find out, in normal shares
+RISE: Final = 1.5  # the share to find out, in normal shares
 DRIFT_LIMIT: Final = math.log(1e7)  # at most one false alarm in a hundred for each 100,000 texts
 
 

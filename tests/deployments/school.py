@@ -37,7 +37,7 @@ from deployments.tables_on_node import TablesOnNode
 from deployments.task_routes import TaskLimits, task_routes
 from deployments.task_sync import Host, TaskSync
 from deployments.teaching import Teaching
-from deployments.tending import Tending
+from deployments.tending import Tending, suspend
 from deployments.timing import HostTimings, Stopwatch
 from deployments.watcher import Watcher
 from tests.deployments.asgi import JSON_HEADERS, Reply, call
@@ -120,9 +120,8 @@ class School:
             self._revoke,
             self._clock,
         )
-        records = Records(self.store, self.sync, self._clock)
+        records = self.records = Records(self.store, self.sync, self._clock)
         self.teaching = Teaching(records, Means(self._teach, stopwatch, WANTED, self.max_fits))
-        self.tending = Tending(records, self.max_rows)
         self.rows = RowBuffer(self.store, self.max_pending, self.max_rows)
         self.watcher = Watcher(
             self.store,
@@ -131,9 +130,10 @@ class School:
             self.rows,
             SpotChecks(self.engine, 5.0),
             self.timings,
-            suspend=self.tending.suspend,
+            suspend=self.suspend,
             clock=self._clock,
         )
+        self.tending = Tending(records, self.watcher.flush, self.max_rows)
         self.serving = Serving(
             engine=self.engine,
             callers=self.callers,
@@ -180,6 +180,10 @@ class School:
         looks = [await refitter.look(record, lambda share: None) for record in await learners(self.store)]
         await self.sync.refresh()
         return looks
+
+    async def suspend(self, tenant: str, task_id: str, version: int, why: str) -> None:
+        """Withdraw a version."""
+        await suspend(self.records, tenant, task_id, version, why)
 
     async def until_timed(self) -> None:
         """Wait until nothing is being timed any more."""

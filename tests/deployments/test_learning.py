@@ -1,13 +1,19 @@
 """A table from its first row to its withdrawal, over HTTP, with one Router or two over one store."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from core.errors import EngineUnavailable, StoreUnavailable
+from core.tables.guard import Timing
+from core.tasks.record_json import decode as decode_record
 from core.tasks.record_json import encode, names_objects
-from core.tasks.rows import decode
+from core.tasks.rows import SERIES, decode
+from core.tasks.stores.memory import MemoryTaskStore
 from core.tasks.stores.rows import Series
-from tests.deployments.school import School
+from deployments.timing import Stopwatch
+from tests.deployments.school import QUESTION, TOPICS, School
 from tests.deployments.teacher import ToyTeacher
 from tests.toy_language import texts_about
 
@@ -23,7 +29,7 @@ def school(tmp_path):
     return School(tmp_path / "tables", engine=ToyTeacher(), max_examples=100_000)
 
 
-async def taught(school, n=400, **fast_table):
+async def taught(school, n=260, **fast_table):
     """A task whose table serves."""
     await school.learn(**fast_table)
     await school.ask_all(traffic(n))
@@ -32,6 +38,68 @@ async def taught(school, n=400, **fast_table):
     await school.ask_all(traffic(20, seed=1))
     await school.until_timed()
     return look
+
+
+def router_beside(school, tmp_path):
+    """Another Router of the same node over the same stores."""
+    other = School(tmp_path / "tables", store=school.store, engine=ToyTeacher())
+    other.serving.store = school.serving.store
+    other.app = other._app()
+    return other
+
+
+async def promoted_again(school, *, timed=True):
+    """The table that serves under a second number, as another refit would publish it."""
+    entry = await school.store.get("default", "mail")
+    record = decode_record(entry.value, "default", "mail", entry.version)
+    assert record is not None
+    assert record.table is not None
+    ref = replace(record.table, version=2, is_timed=timed)
+    if not timed:  # as of another table, which this host has not met
+        school.timings._known.clear()
+        for file in school.folder.glob("*.timing"):
+            file.unlink()
+    second = replace(record.with_table(ref), looks=2)
+    await school.store.put("default", "mail", encode(second), entry.version, 1.0, names_objects(second))
+    await school.sync.refresh()
+
+
+class Breakable(MemoryTaskStore):
+    """A store that can be away."""
+
+    is_down = False
+
+    async def add_rows(self, series, rows, max_rows):
+        return await self._unless_down(super().add_rows(series, rows, max_rows))
+
+    async def get(self, tenant, task_id):
+        return await self._unless_down(super().get(tenant, task_id))
+
+    async def put(self, *arguments):
+        return await self._unless_down(super().put(*arguments))
+
+    async def read(self, known):
+        return await self._unless_down(super().read(known))
+
+    async def _unless_down(self, doing):
+        if not self.is_down:
+            return await doing
+        doing.close()
+        raise StoreUnavailable("any", "it is down")
+
+
+class Slow(Stopwatch):
+    """Finds tables as slow as the engine."""
+
+    async def time_table(self, table, texts):
+        return Timing(1.0, 1.0, 1.0, 1.0)
+
+
+class Broken(Stopwatch):
+    """Finds no engine."""
+
+    async def time_table(self, table, texts):
+        raise EngineUnavailable("none is up")
 
 
 async def rows(school, name):
@@ -147,9 +215,7 @@ async def test_an_explored_request_is_answered_by_the_decision_there_is(school):
 
 async def test_an_engine_that_comes_to_differ_has_the_version_withdrawn_on_every_router(school, tmp_path):
     await taught(school, explore=0.0, spot_check=0.5)
-    other = School(tmp_path / "tables", store=school.store, engine=ToyTeacher())
-    other.serving.store = school.serving.store
-    other.app = other._app()
+    other = router_beside(school, tmp_path)
     await other.sync.refresh()
     texts = traffic(300, seed=6)
     answered = [one for one in await school.ask_all(texts[:30]) if one["answered_by"] == "table"]
@@ -175,7 +241,7 @@ async def test_an_engine_that_comes_to_differ_has_the_version_withdrawn_on_every
 
 async def test_spot_checks_go_on_while_a_version_is_suspended_and_change_nothing(school):
     await taught(school)
-    await school.tending.suspend("default", "mail", 1, "somebody said so")
+    await school.suspend("default", "mail", 1, "somebody said so")
     await school.ask_all(traffic(60, seed=7))
     await school.watcher.flush()
     await school.sync.refresh()
@@ -188,7 +254,7 @@ async def test_spot_checks_go_on_while_a_version_is_suspended_and_change_nothing
 async def test_time_does_not_bring_a_suspended_version_back_and_a_new_certificate_does(school):
     await taught(school)
     school.now += 10.0
-    await school.tending.suspend("default", "mail", 1, "somebody said so")
+    await school.suspend("default", "mail", 1, "somebody said so")
     school.now += 1e9
     await school.sync.refresh()
     assert (await school.show())["status"]["state"] == "suspended"
@@ -208,7 +274,7 @@ async def test_after_a_suspension_no_row_from_before_it_certifies(school):
     await taught(school)
     await school.ask_all(traffic(300, seed=10))
     school.now += 10.0
-    await school.tending.suspend("default", "mail", 1, "somebody said so")
+    await school.suspend("default", "mail", 1, "somebody said so")
 
     (look,) = await school.refit()
 
@@ -223,11 +289,7 @@ async def test_an_answer_is_judged_by_what_was_served_by_the_version_that_served
     answers = await school.ask_all(traffic(12, seed=11))
     given = sum(one["answered_by"] == "table" for one in answers)
     assert given >= 6
-    entry = await school.store.get("default", "mail")
-    record = school.registry.get("default", "mail").record
-    second = replace(record.with_table(replace(record.table, version=2, is_timed=True)), looks=2)
-    await school.store.put("default", "mail", encode(second), entry.version, 1.0, names_objects(second))
-    await school.sync.refresh()
+    await promoted_again(school)
     assert (await school.show())["table"]["version"] == 2
 
     await school.watcher.drain()
@@ -249,7 +311,7 @@ async def test_in_shadow_mode_the_table_decides_the_engine_answers_and_agreement
     assert {(one["answered_by"], one["certified_reason"]) for one in answers} == {("model", "shadow")}
     assert shown["versions"][0]["watch"]["error"]["checks"] > 80
     assert shown["versions"][0]["watch"]["error"]["errors"] == 0
-    assert len([row for row in await rows(school, "uniform") if row.drawn == "traffic"]) >= 500
+    assert len([row for row in await rows(school, "uniform") if row.drawn == "traffic"]) == 260 + 20 + 100
 
 
 async def test_another_engine_is_not_what_the_certificate_is_about(school, tmp_path):
@@ -266,3 +328,418 @@ async def test_another_engine_is_not_what_the_certificate_is_about(school, tmp_p
     await other.watcher.flush()
     (look,) = await other.refit()
     assert "1 rows that may certify" in look.said  # those that the other engine answered are not its own
+
+
+class TestRollingBack:
+    @pytest.fixture
+    async def two_versions(self, school):
+        await taught(school)
+        school.now += 10.0
+        await school.ask_all(traffic(100, seed=20))
+        await school.suspend("default", "mail", 1, "somebody said so")
+        school.now += 10.0
+        await school.ask_all(traffic(300, seed=21))
+        await school.refit()
+        await school.ask_all(traffic(20, seed=22))
+        await school.until_timed()
+        return school
+
+    async def test_serves_another_version_and_no_longer_replays_what_the_one_that_was_left_answered(
+        self, school, tmp_path
+    ):
+        await taught(school)
+        await promoted_again(school)
+        other = router_beside(school, tmp_path)
+        await other.sync.refresh()
+        texts = traffic(30, seed=23)
+        before = await school.ask_all(texts)
+        assert {one["certificate"].split("#")[0] for one in before} == {"mail"}
+
+        reply = await school.send("POST", "/v1/tasks/mail/fast_table/rollback", {"version": 1})
+        await other.sync.refresh()
+
+        assert reply.status == 200
+        for each in (school, other):
+            shown = await each.show()
+            assert (shown["table"]["version"], shown["status"]["state"]) == (1, "active")
+            assert "rolled back from version 2 to version 1" in shown["status"]["reason"]
+        again = await other.ask_all(texts)
+        by_table = [two for one, two in zip(before, again, strict=True) if one["answered_by"] == "table"]
+        assert by_table
+        assert "replay" not in {one["source"] for one in by_table}
+
+    async def test_can_be_undone(self, school):
+        await taught(school)
+        await promoted_again(school)
+        await school.send("POST", "/v1/tasks/mail/fast_table/rollback", {"version": 1})
+
+        reply = await school.send("POST", "/v1/tasks/mail/fast_table/rollback", {"version": 2})
+        texts = traffic(30, seed=24)
+        await school.ask_all(texts)
+        again = await school.ask_all(texts)
+
+        assert reply.status == 200
+        assert (await school.show())["table"]["version"] == 2
+        assert {one["source"] for one in again} == {"replay"}
+
+    async def test_is_audited(self, school, caplog):
+        await taught(school)
+        await promoted_again(school)
+
+        await school.send("POST", "/v1/tasks/mail/fast_table/rollback", {"version": 1})
+
+        assert any("roll back to version 1 by" in record.message for record in caplog.records)
+
+    async def test_to_a_version_that_was_suspended_is_refused(self, two_versions):
+        school = two_versions
+
+        reply = await school.send("POST", "/v1/tasks/mail/fast_table/rollback", {"version": 1})
+
+        assert reply.status == 422
+        assert "1 was suspended, and only a new certificate helps: somebody said so" in reply.body.decode()
+        assert (await school.show())["table"]["version"] == 2
+
+    @pytest.mark.parametrize(
+        ("body", "said"),
+        [
+            ({"version": 7}, "7 is not among the versions that are kept: 1"),
+            ({"version": 1}, "1 is served already"),
+            ({"version": "1"}, "must be the number of a version"),
+            ({}, "Field required"),
+            ({"version": 1, "by": "me"}, "is not known here"),
+            ([], "must be an object"),
+        ],
+    )
+    async def test_to_no_other_version_says_why_not(self, school, body, said):
+        await taught(school)
+
+        reply = await school.send("POST", "/v1/tasks/mail/fast_table/rollback", body)
+
+        assert reply.status == 422
+        assert said in reply.body.decode()
+
+    async def test_of_a_task_that_is_not_there_is_not_found(self, school):
+        reply = await school.send("POST", "/v1/tasks/mail/fast_table/rollback", {"version": 1})
+
+        assert reply.status == 404
+
+    async def test_against_another_version_of_the_record_is_a_conflict(self, school):
+        await taught(school)
+        await promoted_again(school)
+
+        reply = await school.send(
+            "POST", "/v1/tasks/mail/fast_table/rollback", {"version": 1}, (b"x-precedent-replaces", b"1")
+        )
+
+        assert reply.status == 409
+
+
+async def test_kept_decisions_of_a_withdrawn_version_say_so(school):
+    await taught(school, on_revoke="keep")
+    texts = traffic(30, seed=30)
+    answers = await school.ask_all(texts)
+    by_table = [text for text, one in zip(texts, answers, strict=True) if one["answered_by"] == "table"]
+    await school.suspend("default", "mail", 1, "somebody said so")
+
+    for _ in range(2):  # found by the request's key, and then by its bytes
+        reply = await school.ask(by_table[0])
+        assert reply.json["x_precedent"]["source"] == "replay"
+        assert "mail@1, which was withdrawn" in dict(reply.headers)[b"x-precedent-warning"].decode()
+
+
+class TestLabels:
+    async def test_of_enough_rows_make_the_certificate_gold(self, school):
+        await school.learn()
+        answers = await school.ask_all(traffic(400))
+        await school.watcher.flush()
+        labels = [{"row": one["key"], "answer": one["choice"]} for one in answers]
+
+        reply = await school.send("POST", "/v1/tasks/mail/labels", {"labels": labels})
+        await school.refit()
+
+        assert reply.json == {"labelled": 400}
+        assert (await school.show())["certificate"]["kind"] == "gold"
+
+    async def test_of_too_few_rows_to_prove_anything_leave_it_to_agreement(self, school):
+        await school.learn()
+        answers = await school.ask_all(traffic(400))
+        labels = [{"row": one["key"], "answer": one["choice"]} for one in answers[:40]]
+
+        await school.send("POST", "/v1/tasks/mail/labels", {"labels": labels})
+        await school.refit()
+
+        assert (await school.show())["certificate"]["kind"] == "agreement"
+
+    async def test_are_what_a_gold_table_learns_and_is_judged_by(self, school):
+        school.engine.contrary = lambda text: True  # the engine is always wrong, and people say what is right
+        await school.learn()
+        texts = traffic(600)
+        answers = await school.ask_all(texts)
+        right = {text: TOPICS[number % 3] for number, text in enumerate(texts)}
+        labels = [
+            {"row": one["key"], "answer": right[text]} for text, one in zip(texts, answers, strict=True)
+        ]
+        await school.send("POST", "/v1/tasks/mail/labels", {"labels": labels})
+        await school.refit()
+        await school.ask_all(traffic(20, seed=1))
+        await school.until_timed()
+
+        fresh = traffic(60, seed=31)
+        answers = await school.ask_all(fresh)
+
+        by_table = [
+            (text, one) for text, one in zip(fresh, answers, strict=True) if one["answered_by"] == "table"
+        ]
+        assert len(by_table) > 40
+        assert all(one["choice"] == TOPICS[fresh.index(text) % 3] for text, one in by_table)
+
+    @pytest.mark.parametrize(
+        ("body", "said"),
+        [
+            ({}, "Field required"),
+            ({"labels": []}, "must be an array with at least one"),
+            ({"labels": [{"row": "x", "answer": "card"}]}, "must be the `x_precedent.key` of an answer"),
+            ({"labels": [{"row": "a" * 32, "answer": "weather"}]}, "must be the name of an option"),
+            ({"labels": [{"row": "a" * 32}]}, "Field required"),
+            ({"labels": ["a" * 32]}, "must be an object"),
+        ],
+    )
+    async def test_that_make_no_sense_are_refused_with_what_was_expected(self, school, body, said):
+        await school.learn()
+
+        reply = await school.send("POST", "/v1/tasks/mail/labels", body)
+
+        assert reply.status == 422
+        assert said in reply.body.decode()
+
+    async def test_of_a_task_with_examples_are_refused(self, school):
+        await school.register(n=240)
+
+        reply = await school.send("POST", "/v1/tasks/mail/labels", {"labels": []})
+
+        assert reply.status == 422
+        assert "it learns from examples" in reply.body.decode()
+
+
+class TestErasing:
+    async def test_rows_takes_them_and_their_labels_from_what_is_learned(self, school):
+        await school.learn()
+        answers = await school.ask_all(traffic(30))
+        await school.watcher.flush()
+        keys = [one["key"] for one in answers]
+        await school.send("POST", "/v1/tasks/mail/labels", {"labels": [{"row": keys[0], "answer": "card"}]})
+
+        reply = await school.send("POST", "/v1/tasks/mail/rows/erase", {"rows": [*keys[:10], "0" * 32]})
+
+        assert reply.json == {"erased": 10}
+        assert len(await rows(school, "uniform")) == 20
+        assert (await school.show())["learning"]["labels"] == 0
+
+    async def test_reaches_rows_that_are_not_in_the_store_yet(self, school):
+        await school.learn()
+        (answer,) = await school.ask_all(["lost my card please"])
+
+        reply = await school.send("POST", "/v1/tasks/mail/rows/erase", {"rows": [answer["key"]]})
+        await school.watcher.flush()
+
+        assert reply.json == {"erased": 1}
+        assert await rows(school, "uniform") == []
+
+    async def test_what_is_no_row_is_refused(self, school):
+        await school.learn()
+
+        reply = await school.send("POST", "/v1/tasks/mail/rows/erase", {"rows": ["everything"]})
+
+        assert reply.status == 422
+
+    async def test_a_task_takes_its_rows_with_it(self, school):
+        await taught(school)
+        await school.send("DELETE", "/v1/tasks/mail")
+        await school.watcher.flush()
+
+        for name in SERIES:
+            assert await school.store.count_rows(Series("default", "mail", name)) == 0
+        await school.learn()
+        shown = await school.show()
+        assert (shown["looks"], shown["learning"]["rows_had"]) == (0, 0)
+
+
+class TestRegisteringAgain:
+    async def test_with_other_settings_keeps_what_was_learned(self, school):
+        await taught(school)
+
+        await school.learn(explore=0.5)
+        shown = await school.show()
+
+        assert shown["status"]["state"] == "active"
+        assert shown["fast_table"]["explore"] == 0.5
+        assert (shown["looks"], shown["table"]["version"]) == (1, 1)
+
+    async def test_about_another_question_begins_anew_without_the_rows(self, school):
+        await taught(school)
+        body = {
+            "id": "mail",
+            "questions": {"topic": QUESTION | {"instructions": "Which desk?"}},
+            "fast_table": {"learn": True},
+        }
+
+        await school.send("POST", "/v1/tasks", body)
+        shown = await school.show()
+
+        assert shown["status"]["state"] == "learning"
+        assert shown["versions"] == []
+        assert (shown["learning"]["rows_had"], shown["learning"]["other_rows"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"examples": []}, "are not for a task that learns from traffic"),
+        ({"questions": {}}, "exactly one question is needed"),
+        ({"questions": None}, "exactly one question is needed"),
+        ({"certify": None}, "must be left out or an object"),
+        ({"fast_table": {"learn": True, "kind": "auto"}}, "must be static or encoder"),
+        ({"fast_table": {"learn": True, "explore": 1.0}}, "must be a number from 0 and below 1"),
+        ({"fast_table": {"learn": True, "min_rows": 5}}, "must be a whole number of at least 100"),
+        ({"fast_table": {"learn": True, "mode": "off"}}, 'must be \\"on\\" or \\"shadow\\"'),
+        ({"fast_table": {"learn": True, "on_revoke": 1}}, 'must be \\"drop\\" or \\"keep\\"'),
+        ({"fast_table": {"learn": True, "spotcheck": 0.1}}, "is not known here"),
+    ],
+)
+async def test_a_registration_to_learn_that_makes_no_sense_is_refused(school, changes, said):
+    body = {"id": "mail", "questions": {"topic": QUESTION}, "fast_table": {"learn": True}} | changes
+
+    reply = await school.send("POST", "/v1/tasks", body)
+
+    assert reply.status == 422
+    assert said in reply.body.decode()
+
+
+async def test_of_two_refits_at_once_one_publishes(school):
+    await school.learn()
+    await school.ask_all(traffic(400))
+
+    looks = [*await asyncio.gather(school.refit(), school.refit())]
+    published = [look.published for (look,) in looks]
+    shown = await school.show()
+
+    assert sorted(published, key=str) == [1, None]
+    assert shown["looks"] == 1
+    assert [one["version"] for one in shown["versions"]] == [1]
+
+
+async def test_a_candidate_that_fails_changes_nothing_but_says_why(school):
+    school.engine.contrary = lambda text: hash(text) % 2 == 0  # half of the answers follow no words
+    await school.learn()
+    await school.ask_all(traffic(400))
+
+    (look,) = await school.refit()
+    shown = await school.show()
+
+    assert look.published is None
+    assert shown["status"]["state"] == "learning"
+    assert "nothing came of the last look" in shown["status"]["reason"]
+    assert (shown["looks"], shown["versions"]) == (1, [])
+    assert shown["learning"]["last_look"]["why_not"] in look.said
+    assert shown["learning"]["rows_had"] == 0
+
+
+async def test_a_candidate_that_would_answer_less_than_the_version_that_serves_is_not_published(school):
+    await taught(school, explore=0.9)
+    school.engine.contrary = lambda text: hash(text) % 4 == 0
+    await school.ask_all(traffic(400, seed=40))
+
+    (look,) = await school.refit()
+
+    assert look.published is None
+    assert (await school.show())["table"]["version"] == 1
+
+
+async def test_an_outage_of_the_store_loses_no_more_rows_than_the_bound_and_promotes_nothing(tmp_path):
+    store = Breakable()
+    school = School(tmp_path / "tables", store=store, engine=ToyTeacher(), max_pending=50)
+    await school.learn()
+    await school.ask_all(traffic(30))
+    await school.watcher.flush()
+
+    store.is_down = True
+    for part in range(6):  # flushes go on failing
+        answers = await school.ask_all(traffic(20, seed=50 + part))
+        assert all(one["answered_by"] == "model" for one in answers)
+        await school.watcher.flush()
+    with pytest.raises(StoreUnavailable):
+        await school.refit()
+    store.is_down = False
+    await school.watcher.flush()
+    await school.watcher.flush()
+    await school.sync.refresh()
+    shown = await school.show()
+
+    assert shown["learning"]["rows_had"] == 30 + 50
+    assert shown["learning"]["rows_lost"] == 120 - 50
+    assert shown["versions"] == []
+
+
+class TestBeforeItServes:
+    async def test_a_version_is_not_timed_again_after_a_restart_and_serves_without_an_engine(
+        self, school, tmp_path
+    ):
+        await taught(school)
+        again = School(tmp_path / "tables", store=school.store, engine=ToyTeacher())
+        again.engine._fails = lambda item: EngineUnavailable("none is up")
+
+        await again.sync.refresh()
+
+        assert (await again.show())["status"]["state"] == "active"
+        assert again.engine.runs == 0
+
+    async def test_each_host_times_it(self, school, tmp_path):
+        await taught(school)
+        other = School(tmp_path / "another host", store=school.store, engine=ToyTeacher())
+        await other.sync.refresh()
+
+        assert (await other.show())["status"]["state"] == "timing"
+        await other.ask_all(traffic(20, seed=60))
+        await other.until_timed()
+        assert (await other.show())["status"]["state"] == "active"
+
+    async def test_a_version_that_saves_too_little_on_a_host_is_off_there(self, school, tmp_path):
+        await taught(school, min_saving=0.05)
+        other = School(tmp_path / "another host", store=school.store, engine=ToyTeacher(delay_s=0.0))
+        other.timings._stopwatch = Slow(other.engine, other._no_vectors, other._warm)
+        await other.sync.refresh()
+
+        await other.ask_all(traffic(20, seed=61))
+        await other.until_timed()
+        shown = await other.show()
+        (answer,) = await other.ask_all(["lost my card please"])
+
+        assert shown["status"]["state"] == "off"
+        assert "less than the 5.0% that was asked for" in shown["status"]["reason"]
+        assert (answer["answered_by"], answer["certified_reason"]) == ("model", "not_worth_it")
+
+    async def test_the_version_before_it_serves_on(self, school):
+        await taught(school)
+        await promoted_again(school, timed=False)
+        shown = await school.show()
+
+        assert (shown["table"]["version"], shown["status"]["state"]) == (1, "active")
+        assert (shown["following"]["version"], shown["following"]["state"]) == (2, "timing")
+
+    async def test_it_waits_for_an_engine_that_does_not_answer(self, school):
+        await school.learn()
+        await school.ask_all(traffic(400))
+        await school.refit()
+        fine, school.timings._stopwatch = (
+            school.timings._stopwatch,
+            Broken(school.engine, school._no_vectors, school._warm),
+        )
+        await school.ask_all(traffic(20, seed=62))
+        await school.until_timed()
+        assert (await school.show())["status"]["state"] == "timing"
+
+        school.timings._stopwatch = fine
+        school.now += 60.0
+        await school.ask_all(traffic(20, seed=63))
+        await school.until_timed()
+        assert (await school.show())["status"]["state"] == "active"

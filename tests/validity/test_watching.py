@@ -105,7 +105,7 @@ def test_texts_of_the_known_kind_raise_no_more_alarms_than_promised():
     assert 100_000 * math.exp(-DRIFT_LIMIT) <= 0.01
 
 
-@pytest.mark.parametrize(("share", "median"), [(0.15, 400), (0.3, 90)])
+@pytest.mark.parametrize(("share", "median"), [(0.37, 450), (0.5, 140), (0.9, 50)])
 def test_texts_of_another_kind_are_found_out_within_so_many(share, median):
     tail = tail_of(n / 1_000 for n in range(1_000))
     assert tail is not None

@@ -91,17 +91,17 @@ def test_the_interval_holds_what_was_seen_and_mirrors(wrong, right):
     assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-9)
 
 
-def test_the_tail_begins_at_the_twentieth_part_of_the_confidences():
+def test_the_tail_begins_at_the_fifth_part_of_the_confidences():
     tail = tail_of(n / 200 for n in range(200))
 
     assert tail is not None
-    assert tail.below == 10 / 200
-    # With that share, as few as 10 of 200 happen once in a hundred times.
-    assert binom.cdf(10, 200, tail.normal) == pytest.approx(0.01, rel=1e-6)
+    assert tail.below == 40 / 200
+    # With that share, as few as 40 of 200 happen once in a hundred times.
+    assert binom.cdf(40, 200, tail.normal) == pytest.approx(0.01, rel=1e-6)
 
 
 def test_texts_that_the_table_may_not_judge_are_in_the_tail():
-    tail = tail_of([math.nan] * 30 + [n / 100 for n in range(1, 171)])
+    tail = tail_of([math.nan] * 60 + [n / 100 for n in range(1, 141)])
 
     assert tail is not None
     assert tail.below == 0.01
@@ -110,8 +110,8 @@ def test_texts_that_the_table_may_not_judge_are_in_the_tail():
 
 @pytest.mark.parametrize(
     "confidences",
-    [[], [0.5] * 500, [n / 19 for n in range(19)], [math.nan] * 90 + [0.5] * 10],
-    ids=["none", "all equal", "fewer than twenty", "hardly any that it may judge"],
+    [[], [0.5] * 500, [n / 4 for n in range(4)], [math.nan] * 90 + [0.5] * 10],
+    ids=["none", "all equal", "fewer than five", "hardly any that it may judge"],
 )
 def test_where_no_tail_can_be_told_there_is_none(confidences):
     assert tail_of(confidences) is None
@@ -121,8 +121,8 @@ def test_the_sum_rises_by_the_log_of_the_ratio_and_never_falls_below_nothing():
     tail = Tail(0.2, 0.1)
 
     assert Drift().after([False] * 9, tail).total == 0.0
-    assert Drift().after([True], tail).total == pytest.approx(math.log(2.5))
-    assert Drift().after([True, False], tail).total == pytest.approx(math.log(2.5 * 0.75 / 0.9))
+    assert Drift().after([True], tail).total == pytest.approx(math.log(1.5))
+    assert Drift().after([True, False], tail).total == pytest.approx(math.log(1.5 * 0.85 / 0.9))
 
 
 @given(CHECKS, CHECKS)
