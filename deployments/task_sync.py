@@ -112,6 +112,8 @@ class TaskSync:
                 if await self._store.revision() != self._known or self._known == 0:
                     await self.refresh()
                 failing = False
+                for record in self._timings.timed_elsewhere():
+                    await self._serve_timed(record)
                 await self._forget()
             except StoreUnavailable as error:
                 if not failing:

@@ -144,6 +144,11 @@ class HostTimings:
         texts = self._waiting[key].texts if key in self._waiting else deque(maxlen=KEPT_TEXTS)
         self._waiting[key] = _Waiting(record, table, then, texts)
 
+    def timed_elsewhere(self) -> list[TaskRecord]:
+        """Records whose versions were to be timed here, and were timed by another process of this host."""
+        waiting = [one.record for one in self._waiting.values()]
+        return [one for one in waiting if one.table is not None and self.measured(one.table) is not None]
+
     def forget(self, tenant: str, task_id: str) -> None:
         """Nothing of a task is to be timed any more."""
         self._waiting.pop((tenant, task_id), None)

@@ -12,7 +12,6 @@ is one, really is.
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -38,8 +37,6 @@ Say = Callable[[str], None]
 def main(arguments: list[str]) -> int:
     """Run the job; 0, 1 when the store did not answer, 2 when it was asked for something impossible."""
     wanted = _parser().parse_args(arguments)
-    logging.basicConfig(format="%(message)s")
-    os.nice(max(0, NICENESS - os.nice(0)))
     try:
         return asyncio.run(_run(wanted))
     except (SettingsError, ArtefactMismatch) as error:
@@ -184,4 +181,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    os.nice(max(0, NICENESS - os.nice(0)))
     sys.exit(main(sys.argv[1:]))

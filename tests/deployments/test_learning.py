@@ -693,6 +693,24 @@ class TestBeforeItServes:
         assert (await again.show())["status"]["state"] == "active"
         assert again.engine.runs == 0
 
+    async def test_what_another_process_of_the_host_measured_will_do(self, school, tmp_path):
+        await school.learn()
+        other = router_beside(school, tmp_path)
+        await school.ask_all(traffic(260))
+        await school.refit()
+        await other.sync.refresh()
+        assert (await other.show())["status"]["state"] == "timing"
+
+        await school.ask_all(traffic(20, seed=1))
+        await school.until_timed()
+        keeping_up = asyncio.create_task(other.sync.keep_up(0.01))
+        async with asyncio.timeout(5):
+            while (await other.show())["status"]["state"] != "active":
+                await asyncio.sleep(0.01)
+        keeping_up.cancel()
+
+        assert other.engine.runs == 0
+
     async def test_each_host_times_it(self, school, tmp_path):
         await taught(school)
         other = School(tmp_path / "another host", store=school.store, engine=ToyTeacher())
