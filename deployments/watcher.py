@@ -213,6 +213,7 @@ class Watcher:
                 continue
             except StoreUnavailable:
                 # It may have been written. Twice told, an error would count twice: better not at all.
+                self._put_back(task, {}, lost)
                 return
             for version, why in whole.alarms(record).items():
                 await self._suspend(record.tenant, record.id, version, why)

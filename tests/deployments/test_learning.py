@@ -1,7 +1,10 @@
 """A table from its first row to its withdrawal, over HTTP, with one Router or two over one store."""
 
 import asyncio
+import shutil
+from copy import deepcopy
 from dataclasses import replace
+from zlib import crc32
 
 import pytest
 
@@ -29,15 +32,38 @@ def school(tmp_path):
     return School(tmp_path / "tables", engine=ToyTeacher(), max_examples=100_000)
 
 
-async def taught(school, n=260, **fast_table):
-    """A task whose table serves."""
-    await school.learn(**fast_table)
-    await school.ask_all(traffic(n))
-    (look,) = await school.refit()
-    assert look.published, look.said
-    await school.ask_all(traffic(20, seed=1))
-    await school.until_timed()
-    return look
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """Where a task has learned a table that serves: the store, and the folder of the node."""
+    folder = tmp_path_factory.mktemp("learned")
+
+    async def learn():
+        school = School(folder, engine=ToyTeacher())
+        await school.learn()
+        await school.ask_all(traffic(260))
+        (look,) = await school.refit()
+        assert look.published, look.said
+        await school.ask_all(traffic(20, seed=1))
+        await school.until_timed()
+        await school.watcher.flush()
+        return school.store
+
+    return asyncio.run(learn()), folder
+
+
+@pytest.fixture
+def taught(school, learned):
+    """Have a task whose table serves, with such settings."""
+
+    async def teach(**fast_table):
+        store, folder = learned
+        vars(school.store).update(deepcopy(vars(store)))
+        shutil.copytree(folder, school.folder)
+        await school.sync.refresh()
+        reply = await school.learn(**fast_table)
+        assert reply.json["status"]["state"] == "active"
+
+    return teach
 
 
 def router_beside(school, tmp_path):
@@ -172,8 +198,8 @@ async def test_a_request_that_is_not_to_be_stored_makes_no_row(school):
     assert await rows(school, "uniform") == []
 
 
-async def test_what_a_table_passes_on_may_not_certify_and_what_is_drawn_by_lot_may(school):
-    await taught(school, explore=0.3, spot_check=0.5)
+async def test_what_a_table_passes_on_may_not_certify_and_what_is_drawn_by_lot_may(school, taught):
+    await taught(explore=0.3, spot_check=0.5)
     await school.watcher.flush()
     before = len(await rows(school, "uniform"))
 
@@ -191,8 +217,8 @@ async def test_what_a_table_passes_on_may_not_certify_and_what_is_drawn_by_lot_m
     assert 0.3 * len(by_table) < len(checked) < 0.7 * len(by_table)
 
 
-async def test_an_explored_request_is_drawn_by_its_key_on_every_router(school, tmp_path):
-    await taught(school, explore=0.3)
+async def test_an_explored_request_is_drawn_by_its_key_on_every_router(school, taught, tmp_path):
+    await taught(explore=0.3)
     other = School(tmp_path / "tables", store=school.store, engine=ToyTeacher())
     await other.sync.refresh()
 
@@ -201,8 +227,8 @@ async def test_an_explored_request_is_drawn_by_its_key_on_every_router(school, t
     assert [each["answered_by"] for each in one] == [each["answered_by"] for each in two]
 
 
-async def test_an_explored_request_is_answered_by_the_decision_there_is(school):
-    await taught(school, explore=0.5)
+async def test_an_explored_request_is_answered_by_the_decision_there_is(school, taught):
+    await taught(explore=0.5)
     texts = traffic(40, seed=5)
     first = await school.ask_all(texts)
     school.engine.contrary = lambda text: True
@@ -213,8 +239,8 @@ async def test_an_explored_request_is_answered_by_the_decision_there_is(school):
     assert [one["choice"] for one in again] == [one["choice"] for one in first]
 
 
-async def test_an_engine_that_comes_to_differ_has_the_version_withdrawn_on_every_router(school, tmp_path):
-    await taught(school, explore=0.0, spot_check=0.5)
+async def test_an_engine_that_comes_to_differ_has_the_version_withdrawn_everywhere(school, taught, tmp_path):
+    await taught(explore=0.0, spot_check=0.5)
     other = router_beside(school, tmp_path)
     await other.sync.refresh()
     texts = traffic(300, seed=6)
@@ -239,8 +265,8 @@ async def test_an_engine_that_comes_to_differ_has_the_version_withdrawn_on_every
     assert shown["versions"][0]["revoked"]["is_final"]
 
 
-async def test_spot_checks_go_on_while_a_version_is_suspended_and_change_nothing(school):
-    await taught(school)
+async def test_spot_checks_go_on_while_a_version_is_suspended_and_change_nothing(school, taught):
+    await taught()
     await school.suspend("default", "mail", 1, "somebody said so")
     await school.ask_all(traffic(60, seed=7))
     await school.watcher.flush()
@@ -251,8 +277,8 @@ async def test_spot_checks_go_on_while_a_version_is_suspended_and_change_nothing
     assert shown["status"]["state"] == "suspended"
 
 
-async def test_time_does_not_bring_a_suspended_version_back_and_a_new_certificate_does(school):
-    await taught(school)
+async def test_time_does_not_bring_a_suspended_version_back_and_a_new_certificate_does(school, taught):
+    await taught()
     school.now += 10.0
     await school.suspend("default", "mail", 1, "somebody said so")
     school.now += 1e9
@@ -270,8 +296,8 @@ async def test_time_does_not_bring_a_suspended_version_back_and_a_new_certificat
     assert [one["version"] for one in shown["versions"] if one["revoked"]] == [1]
 
 
-async def test_after_a_suspension_no_row_from_before_it_certifies(school):
-    await taught(school)
+async def test_after_a_suspension_no_row_from_before_it_certifies(school, taught):
+    await taught()
     await school.ask_all(traffic(300, seed=10))
     school.now += 10.0
     await school.suspend("default", "mail", 1, "somebody said so")
@@ -282,9 +308,9 @@ async def test_after_a_suspension_no_row_from_before_it_certifies(school):
     assert "0 rows that may certify" in look.said
 
 
-async def test_an_answer_is_judged_by_what_was_served_by_the_version_that_served_it(school):
+async def test_an_answer_is_judged_by_what_was_served_by_the_version_that_served_it(school, taught):
     """Spot checks of version 1 that come in after version 2 was promoted say nothing about version 2."""
-    await taught(school, explore=0.0, spot_check=0.9)
+    await taught(explore=0.0, spot_check=0.9)
     school.engine.contrary = lambda text: True  # so every check finds the answer of version 1 wrong
     answers = await school.ask_all(traffic(12, seed=11))
     given = sum(one["answered_by"] == "table" for one in answers)
@@ -300,8 +326,8 @@ async def test_an_answer_is_judged_by_what_was_served_by_the_version_that_served
     assert watched[2] is None
 
 
-async def test_in_shadow_mode_the_table_decides_the_engine_answers_and_agreement_is_counted(school):
-    await taught(school, mode="shadow")
+async def test_in_shadow_mode_the_table_decides_the_engine_answers_and_agreement_is_counted(school, taught):
+    await taught(mode="shadow")
 
     answers = await school.ask_all(traffic(100, seed=12))
     await school.watcher.flush()
@@ -314,8 +340,8 @@ async def test_in_shadow_mode_the_table_decides_the_engine_answers_and_agreement
     assert len([row for row in await rows(school, "uniform") if row.drawn == "traffic"]) == 260 + 20 + 100
 
 
-async def test_another_engine_is_not_what_the_certificate_is_about(school, tmp_path):
-    await taught(school)
+async def test_another_engine_is_not_what_the_certificate_is_about(school, taught, tmp_path):
+    await taught()
     other = School(tmp_path / "tables", store=school.store, engine=ToyTeacher(seed=1))
     await other.sync.refresh()
 
@@ -332,8 +358,8 @@ async def test_another_engine_is_not_what_the_certificate_is_about(school, tmp_p
 
 class TestRollingBack:
     @pytest.fixture
-    async def two_versions(self, school):
-        await taught(school)
+    async def two_versions(self, school, taught):
+        await taught()
         school.now += 10.0
         await school.ask_all(traffic(100, seed=20))
         await school.suspend("default", "mail", 1, "somebody said so")
@@ -345,9 +371,9 @@ class TestRollingBack:
         return school
 
     async def test_serves_another_version_and_no_longer_replays_what_the_one_that_was_left_answered(
-        self, school, tmp_path
+        self, school, taught, tmp_path
     ):
-        await taught(school)
+        await taught()
         await promoted_again(school)
         other = router_beside(school, tmp_path)
         await other.sync.refresh()
@@ -368,8 +394,8 @@ class TestRollingBack:
         assert by_table
         assert "replay" not in {one["source"] for one in by_table}
 
-    async def test_can_be_undone(self, school):
-        await taught(school)
+    async def test_can_be_undone(self, school, taught):
+        await taught()
         await promoted_again(school)
         await school.send("POST", "/v1/tasks/mail/fast_table/rollback", {"version": 1})
 
@@ -382,8 +408,8 @@ class TestRollingBack:
         assert (await school.show())["table"]["version"] == 2
         assert {one["source"] for one in again} == {"replay"}
 
-    async def test_is_audited(self, school, caplog):
-        await taught(school)
+    async def test_is_audited(self, school, taught, caplog):
+        await taught()
         await promoted_again(school)
 
         await school.send("POST", "/v1/tasks/mail/fast_table/rollback", {"version": 1})
@@ -410,8 +436,8 @@ class TestRollingBack:
             ([], "must be an object"),
         ],
     )
-    async def test_to_no_other_version_says_why_not(self, school, body, said):
-        await taught(school)
+    async def test_to_no_other_version_says_why_not(self, school, taught, body, said):
+        await taught()
 
         reply = await school.send("POST", "/v1/tasks/mail/fast_table/rollback", body)
 
@@ -423,8 +449,8 @@ class TestRollingBack:
 
         assert reply.status == 404
 
-    async def test_against_another_version_of_the_record_is_a_conflict(self, school):
-        await taught(school)
+    async def test_against_another_version_of_the_record_is_a_conflict(self, school, taught):
+        await taught()
         await promoted_again(school)
 
         reply = await school.send(
@@ -434,8 +460,8 @@ class TestRollingBack:
         assert reply.status == 409
 
 
-async def test_kept_decisions_of_a_withdrawn_version_say_so(school):
-    await taught(school, on_revoke="keep")
+async def test_kept_decisions_of_a_withdrawn_version_say_so(school, taught):
+    await taught(on_revoke="keep")
     texts = traffic(30, seed=30)
     answers = await school.ask_all(texts)
     by_table = [text for text, one in zip(texts, answers, strict=True) if one["answered_by"] == "table"]
@@ -552,8 +578,8 @@ class TestErasing:
 
         assert reply.status == 422
 
-    async def test_a_task_takes_its_rows_with_it(self, school):
-        await taught(school)
+    async def test_a_task_takes_its_rows_with_it(self, school, taught):
+        await taught()
         await school.send("DELETE", "/v1/tasks/mail")
         await school.watcher.flush()
 
@@ -565,8 +591,8 @@ class TestErasing:
 
 
 class TestRegisteringAgain:
-    async def test_with_other_settings_keeps_what_was_learned(self, school):
-        await taught(school)
+    async def test_with_other_settings_keeps_what_was_learned(self, school, taught):
+        await taught()
 
         await school.learn(explore=0.5)
         shown = await school.show()
@@ -575,8 +601,8 @@ class TestRegisteringAgain:
         assert shown["fast_table"]["explore"] == 0.5
         assert (shown["looks"], shown["table"]["version"]) == (1, 1)
 
-    async def test_about_another_question_begins_anew_without_the_rows(self, school):
-        await taught(school)
+    async def test_about_another_question_begins_anew_without_the_rows(self, school, taught):
+        await taught()
         body = {
             "id": "mail",
             "questions": {"topic": QUESTION | {"instructions": "Which desk?"}},
@@ -629,7 +655,7 @@ async def test_of_two_refits_at_once_one_publishes(school):
 
 
 async def test_a_candidate_that_fails_changes_nothing_but_says_why(school):
-    school.engine.contrary = lambda text: hash(text) % 2 == 0  # half of the answers follow no words
+    school.engine.contrary = lambda text: crc32(text.encode()) % 2 == 0  # half of the answers follow no words
     await school.learn()
     await school.ask_all(traffic(400))
 
@@ -644,9 +670,9 @@ async def test_a_candidate_that_fails_changes_nothing_but_says_why(school):
     assert shown["learning"]["rows_had"] == 0
 
 
-async def test_a_candidate_that_would_answer_less_than_the_version_that_serves_is_not_published(school):
-    await taught(school, explore=0.9)
-    school.engine.contrary = lambda text: hash(text) % 4 == 0
+async def test_a_candidate_that_answers_less_than_the_version_that_serves_is_not_published(school, taught):
+    await taught(explore=0.9)
+    school.engine.contrary = lambda text: crc32(text.encode()) % 4 == 0
     await school.ask_all(traffic(400, seed=40))
 
     (look,) = await school.refit()
@@ -682,9 +708,9 @@ async def test_an_outage_of_the_store_loses_no_more_rows_than_the_bound_and_prom
 
 class TestBeforeItServes:
     async def test_a_version_is_not_timed_again_after_a_restart_and_serves_without_an_engine(
-        self, school, tmp_path
+        self, school, taught, tmp_path
     ):
-        await taught(school)
+        await taught()
         again = School(tmp_path / "tables", store=school.store, engine=ToyTeacher())
         again.engine._fails = lambda item: EngineUnavailable("none is up")
 
@@ -711,8 +737,8 @@ class TestBeforeItServes:
 
         assert other.engine.runs == 0
 
-    async def test_each_host_times_it(self, school, tmp_path):
-        await taught(school)
+    async def test_each_host_times_it(self, school, taught, tmp_path):
+        await taught()
         other = School(tmp_path / "another host", store=school.store, engine=ToyTeacher())
         await other.sync.refresh()
 
@@ -721,8 +747,8 @@ class TestBeforeItServes:
         await other.until_timed()
         assert (await other.show())["status"]["state"] == "active"
 
-    async def test_a_version_that_saves_too_little_on_a_host_is_off_there(self, school, tmp_path):
-        await taught(school, min_saving=0.05)
+    async def test_a_version_that_saves_too_little_on_a_host_is_off_there(self, school, taught, tmp_path):
+        await taught(min_saving=0.05)
         other = School(tmp_path / "another host", store=school.store, engine=ToyTeacher(delay_s=0.0))
         other.timings._stopwatch = Slow(other.engine, other._no_vectors, other._warm)
         await other.sync.refresh()
@@ -736,8 +762,8 @@ class TestBeforeItServes:
         assert "less than the 5.0% that was asked for" in shown["status"]["reason"]
         assert (answer["answered_by"], answer["certified_reason"]) == ("model", "not_worth_it")
 
-    async def test_the_version_before_it_serves_on(self, school):
-        await taught(school)
+    async def test_the_version_before_it_serves_on(self, school, taught):
+        await taught()
         await promoted_again(school, timed=False)
         shown = await school.show()
 

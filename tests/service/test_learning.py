@@ -14,6 +14,7 @@ from core.tasks.record import Revocation, State
 from core.tasks.record_json import decode, encode, names_objects
 from core.tasks.stores import open_task_store
 from examples.teaching import ask_about
+from tests.core.cache.servers import Server, valkey
 from tests.service.test_tasks import LEARN, QUESTION, UNSEEN
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(300)]
@@ -102,3 +103,43 @@ def test_a_table_is_learned_from_traffic_serves_on_every_router_and_is_withdrawn
             again = ask(service, text)
             assert (again["answered_by"], again["certified_reason"]) == ("model", "suspended")
     assert shown(service)["versions"][0]["watch"]["error"]["checks"] > 0
+
+
+OUTAGE_S = 30.0
+PENDING = 60  # rows that a Router holds meanwhile
+
+
+def test_an_outage_of_the_store_costs_no_answer_and_no_more_rows_than_the_bound(host):
+    server = Server(valkey())
+    tasks = {"max_pending_rows": PENDING}
+    service = host.service(args={"store": server.url, "tasks": tasks})
+    wanted = {"learn": True, "min_rows": 150}
+    body = {"id": "mail", "questions": {"topic": QUESTION}, "fast_table": wanted, "certify": {"alpha": 0.2}}
+    assert service.post("/v1/tasks", json.dumps(body).encode())[0] == 200
+    command = [sys.executable, "-m", "jobs.refit", "--watch", "1", "--store", server.url]
+    job = subprocess.Popen(command, cwd=CHECKOUT)
+    try:
+        for row in LEARN[:100]:
+            ask(service, row.text)
+        time.sleep(3.0)
+        assert shown(service)["learning"]["rows_had"] == 100
+
+        server.freeze()
+        end = time.monotonic() + OUTAGE_S
+        asked = 0
+        while time.monotonic() < end:
+            assert ask(service, LEARN[100 + asked].text)["answered_by"] == "model"
+            asked += 1
+            time.sleep(OUTAGE_S / 150)
+        assert shown(service)["versions"] == []
+        server.thaw()
+
+        time.sleep(12.0)  # the client's deadlines for calls that were under way, and one flush
+        learning = shown(service)["learning"]
+        assert asked > 2 * PENDING
+        assert learning["rows_lost"] + learning["rows_had"] + learning["other_rows"] >= 100 + asked
+        assert learning["rows_lost"] <= asked - PENDING
+    finally:
+        job.terminate()
+        job.wait()
+        server.close()

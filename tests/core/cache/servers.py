@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import signal
 import socket
 import subprocess
 import tempfile
@@ -73,6 +74,16 @@ class Server:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def freeze(self) -> None:
+        """Have it answer nothing, and keep what it has."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         self.kill()
