@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.tables.students import StaticStudent
+from core.tables.students import EncoderStudent, StaticStudent
+from core.tables.table import Table
 from core.tables.tokens import Tokens
 from core.tasks.record import CertifySettings, FastTableSettings, Learned, Revocation, State
 from core.tasks.refitting import NotEnough, Parts, Rows, Taken, candidates, divide, usable
@@ -157,3 +158,19 @@ class TestACandidate:
 
         assert self.made(toy, wrong).kind == "gold"
         assert not self.made(toy, wrong).certified
+
+    def test_of_a_student_that_reads_vectors_learns_from_those_in_the_rows(self, toy):
+        task, parts = toy
+        vectors = np.eye(8, dtype=np.float32)
+
+        def with_vectors(taken):
+            return [replace(one, row=replace(one.row, vector=vectors[one.row.top])) for one in taken]
+
+        student = EncoderStudent(lambda texts: vectors, "an encoder", tokenizer_json())
+        whole = Parts(with_vectors(parts.fit), with_vectors(parts.certify), parts.used)
+        (made,) = candidates(task, whole, {}, {"encoder": student}, lambda share: None)
+
+        assert (made.student, made.certificate.certified) == ("an encoder", True)
+        table = Table.of(made.table)
+        (unknown,) = Tokens(tokenizer_json()).features(["my card"])
+        assert np.argmax(table.judge(unknown, vectors[2]).probabilities) == 2
