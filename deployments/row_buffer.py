@@ -23,7 +23,7 @@ class RowBuffer:
 
     def __init__(self, store: TaskStore, max_pending: int, max_rows: int) -> None:
         self._store = store
-        self._max_pending = max_pending
+        self.max_pending = max_pending
         self._max_rows = max_rows
         self._pending: dict[Series, dict[str, bytes]] = {}
         self._failing = False
@@ -35,23 +35,23 @@ class RowBuffer:
         rows = self._pending.setdefault(series, {})
         if row_id in rows:
             return
-        if self.size >= self._max_pending:
+        if self.size >= self.max_pending:
             self.lost[series.tenant, series.task] += 1
             return
         rows[row_id] = value
         self.size += 1
 
-    def drop(self, series: Series, row_id: str | None = None) -> int:
-        """Forget a row that is held here, or all of a series; return how many there were."""
-        rows = self._pending.get(series, {})
-        gone = [row_id] if row_id in rows else [] if row_id is not None else [*rows]
-        for each in gone:
-            del rows[each]
-        self.size -= len(gone)
-        return len(gone)
+    def drop(self, series: Series) -> None:
+        """Forget the rows of a series."""
+        self.size -= len(self._pending.pop(series, {}))
 
-    async def flush(self) -> None:
-        """Bring the store what is held, as far as it takes it."""
+    @property
+    def series(self) -> list[Series]:
+        """The series of which rows are held."""
+        return [*self._pending]
+
+    async def flush(self) -> bool:
+        """Bring the store what is held, as far as it takes it; False when it is away."""
         for series in [*self._pending]:
             while rows := self._pending.get(series):
                 part = [*rows.items()][:AT_ONCE]
@@ -61,8 +61,9 @@ class RowBuffer:
                     if not self._failing:
                         log.warning("rows wait in memory: %s", error)
                     self._failing = True
-                    return
+                    return False
                 for row_id, _ in part:
-                    self.drop(series, row_id)
+                    self.size -= rows.pop(row_id, None) is not None
             self._pending.pop(series, None)
         self._failing = False
+        return True

@@ -33,9 +33,10 @@ def view(
             "state": here.state.value,
             "reason": here.reason,
         }
-    measured = None if record.table is None else timings.measured(record.table)
-    if record.table is not None and measured is not None:
-        shown["timing"] = measured.public(record.table)
+    ref = record.table
+    measured = None if ref is None or ref.is_timed else timings.measured(ref)
+    if ref is not None and measured is not None:
+        shown["timing"] = measured.public(ref)
     _add_what_was_seen(shown, record, seen)
     if record.learns:
         shown["learning"] = _learning(record, seen, counts)

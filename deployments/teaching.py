@@ -263,8 +263,9 @@ def _record_of(tenant: str, wanted: Registration, before: TaskRecord | None, now
         created_at=now if before is None else before.created_at,
         updated_at=now,
     )
-    if before is not None and about(before, "") == about(record, ""):
-        # The versions answer the same question, so they can be rolled back to.
+    same = before is not None and about(before, "") == about(record, "")
+    if before is not None and same and before.certify == record.certify:
+        # The versions answer the same question under the same promise, so they can be rolled back to.
         return replace(record, versions=before.versions, revoked=before.revoked)
     return record
 

@@ -71,6 +71,7 @@ class Watcher:
         self._raw: defaultdict[Task, list[Raw]] = defaultdict(list)
         self._seen: defaultdict[Task, dict[int, Sightings]] = defaultdict(dict)
         self._one_at_a_time = asyncio.Lock()
+        self._raws = 0  # how many there are
         self._unmade: set[str] = set()  # why rows could not be made, told once
 
     def see(self, settled: Settled) -> None:
@@ -96,12 +97,17 @@ class Watcher:
     async def flush(self) -> None:
         """Bring the store what was seen, and withdraw what no longer deserves to serve."""
         async with self._one_at_a_time:
-            raws, self._raw = self._raw, defaultdict(list)
+            raws, self._raw, self._raws = self._raw, defaultdict(list), 0
             for task, some in raws.items():
                 await self._make(task, some)
-            await self._rows.flush()
+            for series in self._rows.series:
+                if self._registry.get(series.tenant, series.task) is None:  # it was removed
+                    self._rows.drop(series)
+            if not await self._rows.flush():
+                return  # each further call would wait for a store that is away
             for task in {*self._seen, *self._rows.lost}:
-                await self._tell(task)
+                if not await self._tell(task):
+                    return
 
     async def drain(self) -> None:
         """End the checks under way, and flush."""
@@ -163,10 +169,16 @@ class Watcher:
     def _take_row(
         self, record: TaskRecord, settled: Settled, question: Question, drawn: Drawn, reading: Reading
     ) -> None:
-        if record.learns:
-            self._raw[record.tenant, record.id].append(
-                Raw(record, question, settled.key, settled.state, drawn, reading.probabilities, self._clock())
-            )
+        if not record.learns:
+            return
+        task = record.tenant, record.id
+        if self._raws >= self._rows.max_pending:
+            self._rows.lost[task] += 1
+            return
+        self._raws += 1
+        self._raw[task].append(
+            Raw(record, question, settled.key, settled.state, drawn, reading.probabilities, self._clock())
+        )
 
     def _sightings(self, record: TaskRecord, version: int) -> Sightings:
         return self._seen[record.tenant, record.id].setdefault(version, Sightings())
@@ -186,19 +198,19 @@ class Watcher:
         for raw, row in zip(raws, rows, strict=True):
             self._rows.add(series_of(raw.record, row.drawn.series), raw.key.hex(), row.encode())
 
-    async def _tell(self, task: Task) -> None:
-        """Add what was seen here to what all have seen, and act on it."""
+    async def _tell(self, task: Task) -> bool:
+        """Add what was seen here to what all have seen, and act on it; False when the store is away."""
         served = self._registry.get(*task)
         if served is None:
             self._seen.pop(task, None)
             self._rows.lost.pop(task, None)
-            return
+            return True
         record = served.record
         for _ in range(ATTEMPTS):
             try:
                 entry = await self._store.get(record.tenant, watch.PREFIX + record.id)
             except StoreUnavailable:
-                return  # it is told next time
+                return False  # it is told next time
             lost = self._rows.lost.pop(task, 0)
             more = self._seen.pop(task, {})
             known = watch.decode(None if entry is None else entry.value)
@@ -214,10 +226,11 @@ class Watcher:
             except StoreUnavailable:
                 # It may have been written. Twice told, an error would count twice: better not at all.
                 self._put_back(task, {}, lost)
-                return
+                return False
             for version, why in whole.alarms(record).items():
                 await self._suspend(record.tenant, record.id, version, why)
-            return
+            return True
+        return True  # others tell all the time: the next flush tries again
 
     def _put_back(self, task: Task, more: dict[int, Sightings], lost: int) -> None:
         if lost:

@@ -148,7 +148,9 @@ def summary(certificate: Certificate) -> str:
     """What the certificate promises, in a sentence."""
     if not certificate.certified:
         return f"nothing is certified: {certificate.reason}"
-    wrong = "wrong" if certificate.level_error == 0 else f"off by more than {certificate.level_error} level"
+    wrong = "wrong" if certificate.kind == "gold" else "not the engine's"
+    if certificate.level_error:
+        wrong = f"off by more than {certificate.level_error} level"
     return (
         f"at most {certificate.alpha:.3g} of the answers with confidence {certificate.threshold:.4f} or more "
         f"are {wrong}, with probability {1 - certificate.delta:.3g}; {certificate.errors} of "

@@ -93,6 +93,9 @@ class Refitter:
     async def _why_not(self, record: TaskRecord, made: Trained, parts: Parts) -> str | None:
         """Why a candidate may not serve; None when it may."""
         certificate = made.certificate
+        asked = 0 if record.certify is None else record.certify.min_examples or 0
+        if certificate.distinct < asked:
+            return f"{certificate.distinct} distinct rows certify, and min_examples asks for {asked}"
         if not certificate.certified:
             return certificate.reason
         serving = record.table

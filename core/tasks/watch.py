@@ -40,6 +40,7 @@ class Sightings:
 class Seen:
     """What was seen of one version, all told."""
 
+    table: str = ""  # digest of the table: after a removal, another one may have the version's number
     bets: Bets = field(default_factory=Bets)
     drift: Drift = field(default_factory=Drift)
     answers: Mapping[int, int] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Seen:
             answers[option] = answers.get(option, 0) + count
         drift = self.drift if table.tail is None else self.drift.after(more.low, table.tail)
         return Seen(
+            table.object,
             self.bets.after(more.wrong, table.certificate.alpha),
             drift,
             answers,
@@ -69,12 +71,18 @@ class Watch:
     rows_lost: int = 0  # that no store could be told in time
 
     def after(self, more: Mapping[int, Sightings], record: TaskRecord, rows_lost: int = 0) -> "Watch":
-        """The same after more sightings; those of versions that the record has dropped go."""
+        """The same after more sightings; those of versions that the record has dropped go.
+
+        Versions that are newer than the record are kept: it may be another Router that knows them.
+        """
         kept = {one.version: one for one in record.versions}
-        seen = {version: one for version, one in self.versions.items() if version in kept}
+        newest = max(kept, default=0)
+        seen = {version: one for version, one in self.versions.items() if version in kept or version > newest}
         for version, sightings in more.items():
             if version in kept:
-                seen[version] = seen.get(version, Seen()).after(sightings, kept[version])
+                before = seen.get(version, Seen())
+                ref = kept[version]
+                seen[version] = (before if before.table == ref.object else Seen()).after(sightings, ref)
         return replace(self, versions=seen, rows_lost=self.rows_lost + rows_lost)
 
     def alarms(self, record: TaskRecord) -> dict[int, str]:
@@ -154,6 +162,7 @@ def _plain(seen: Seen) -> dict[str, Any]:
 def _seen(fields: dict[str, Any]) -> Seen:
     bets, drift = fields["bets"], fields["drift"]
     return Seen(
+        fields["table"],
         Bets(bets["checks"], bets["errors"], tuple(bets["laid"])),
         Drift(**drift),
         {int(option): count for option, count in fields["answers"].items()},

@@ -94,8 +94,11 @@ class Breakable(MemoryTaskStore):
     """A store that can be away."""
 
     is_down = False
+    takes_no_rows = False
 
     async def add_rows(self, series, rows, max_rows):
+        if self.takes_no_rows:
+            raise StoreUnavailable("add_rows", "it is full")
         return await self._unless_down(super().add_rows(series, rows, max_rows))
 
     async def get(self, tenant, task_id):
@@ -704,6 +707,43 @@ async def test_an_outage_of_the_store_loses_no_more_rows_than_the_bound_and_prom
     assert shown["learning"]["rows_had"] == 30 + 50
     assert shown["learning"]["rows_lost"] == 120 - 50
     assert shown["versions"] == []
+
+
+async def test_a_row_that_waits_when_its_task_is_removed_does_not_come_back(tmp_path):
+    store = Breakable()
+    school = School(tmp_path / "tables", store=store, engine=ToyTeacher())
+    await school.learn()
+    store.takes_no_rows = True
+    await school.ask_all(traffic(9))
+    await school.watcher.flush()
+    store.takes_no_rows = False
+
+    await school.send("DELETE", "/v1/tasks/mail")
+    await school.watcher.flush()
+
+    assert await rows(school, "uniform") == []
+    assert school.rows.size == 0
+
+
+async def test_fewer_rows_than_min_examples_do_not_certify(school):
+    body = {"id": "mail", "questions": {"topic": QUESTION}, "certify": {"min_examples": 200}}
+    await school.send("POST", "/v1/tasks", body | {"fast_table": {"learn": True, "min_rows": 200}})
+    await school.ask_all(traffic(260))
+
+    (look,) = await school.refit()
+
+    assert look.published is None
+    assert "130 distinct rows certify, and min_examples asks for 200" in look.said
+
+
+async def test_another_promise_begins_anew_and_has_no_versions_to_roll_back_to(school, taught):
+    await taught()
+    body = {"id": "mail", "questions": {"topic": QUESTION}, "certify": {"alpha": 0.01}}
+
+    await school.send("POST", "/v1/tasks", body | {"fast_table": {"learn": True}})
+    shown = await school.show()
+
+    assert (shown["status"]["state"], shown["versions"], shown["looks"]) == ("learning", [], 1)
 
 
 class TestBeforeItServes:

@@ -51,6 +51,20 @@ def test_versions_that_a_record_has_dropped_go():
     assert watch.after({9: Sightings([True])}, served((2, 3))).versions == {}
 
 
+def test_versions_that_only_another_router_knows_are_kept():
+    watch = Watch().after({3: Sightings([True])}, served((2, 3)))
+
+    assert watch.after({2: Sightings([False])}, served((1, 2))).versions.keys() == {2, 3}
+
+
+def test_another_table_under_the_number_of_an_earlier_one_is_seen_by_itself():
+    watch = Watch().after({1: Sightings([True] * 20)}, served((1,)))
+
+    again = watch.after({1: Sightings([False])}, served((1,), object="another"))
+
+    assert (again.versions[1].bets.checks, again.versions[1].bets.errors) == (1, 0)
+
+
 def test_what_was_seen_survives_the_store():
     watch = Watch().after({2: Sightings([True, False, True], [True, False], {1: 7}, 9, 8)}, served(), 3)
 
