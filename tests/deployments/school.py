@@ -13,7 +13,7 @@ from core.cache.fences import Scope
 from core.cache.stores.base import Store
 from core.engines.fake import FakeEngine
 from core.routing import Tables
-from core.tables.students import StaticStudent
+from core.tables.students import StaticStudent, Student
 from core.tables.table import Table
 from core.tables.tokens import Tokens
 from core.tasks.learning import RowStudent
@@ -175,11 +175,15 @@ class School:
     async def refit(self) -> list[Look]:
         """What `jobs.refit --all` does."""
         await self.watcher.flush()
-        student = RowStudent(StaticStudent(static_vectors()), Tokens(tokenizer_json()).digest)
-        refitter = Refitter(self.store, lambda _: student, self.engine.fingerprint, self._clock)
+        refitter = self.refitter()
         looks = [await refitter.look(record, lambda share: None) for record in await learners(self.store)]
         await self.sync.refresh()
         return looks
+
+    def refitter(self, student: Student | None = None) -> Refitter:
+        """What a job has."""
+        chosen = RowStudent(student or StaticStudent(static_vectors()), Tokens(tokenizer_json()).digest)
+        return Refitter(self.store, lambda _: chosen, self.engine.fingerprint, self._clock)
 
     async def suspend(self, tenant: str, task_id: str, version: int, why: str) -> None:
         """Withdraw a version."""

@@ -6,19 +6,23 @@ from copy import deepcopy
 from dataclasses import replace
 from zlib import crc32
 
+import numpy as np
 import pytest
 
 from core.errors import EngineUnavailable, StoreUnavailable
 from core.tables.guard import Timing
+from core.tables.students import Fitted, StaticStudent
+from core.tasks.record import Revocation
 from core.tasks.record_json import decode as decode_record
 from core.tasks.record_json import encode, names_objects
+from core.tasks.refitter import learners
 from core.tasks.rows import SERIES, decode
 from core.tasks.stores.memory import MemoryTaskStore
 from core.tasks.stores.rows import Series
 from deployments.timing import Stopwatch
 from tests.deployments.school import QUESTION, TOPICS, School
 from tests.deployments.teacher import ToyTeacher
-from tests.toy_language import texts_about
+from tests.toy_language import static_vectors, texts_about
 
 
 def traffic(n, seed=0):
@@ -74,20 +78,24 @@ def router_beside(school, tmp_path):
     return other
 
 
-async def promoted_again(school, *, timed=True):
-    """The table that serves under a second number, as another refit would publish it."""
+async def changed(school, change, **fields):
+    """The record as somebody else would write it: its table changed, and other fields."""
     entry = await school.store.get("default", "mail")
-    record = decode_record(entry.value, "default", "mail", entry.version)
-    assert record is not None
-    assert record.table is not None
-    ref = replace(record.table, version=2, is_timed=timed)
+    before = decode_record(entry.value, "default", "mail", entry.version)
+    assert before is not None
+    assert before.table is not None
+    after = replace(before.with_table(change(before.table)), **fields)
+    await school.store.put("default", "mail", encode(after), entry.version, 1.0, names_objects(after))
+    await school.sync.refresh()
+
+
+async def promoted_again(school, *, timed=True, **fields):
+    """The table that serves under a second number, as another refit would publish it."""
     if not timed:  # as of another table, which this host has not met
         school.timings._known.clear()
         for file in school.folder.glob("*.timing"):
             file.unlink()
-    second = replace(record.with_table(ref), looks=2)
-    await school.store.put("default", "mail", encode(second), entry.version, 1.0, names_objects(second))
-    await school.sync.refresh()
+    await changed(school, lambda ref: replace(ref, version=2, is_timed=timed), looks=2, **fields)
 
 
 class Breakable(MemoryTaskStore):
@@ -647,12 +655,16 @@ async def test_a_registration_to_learn_that_makes_no_sense_is_refused(school, ch
 async def test_of_two_refits_at_once_one_publishes(school):
     await school.learn()
     await school.ask_all(traffic(400))
+    await school.watcher.flush()
+    (record,) = await learners(school.store)
 
-    looks = [*await asyncio.gather(school.refit(), school.refit())]
-    published = [look.published for (look,) in looks]
+    first = await school.refitter().look(record, lambda share: None)
+    second = await school.refitter().look(record, lambda share: None)
+    await school.sync.refresh()
     shown = await school.show()
 
-    assert sorted(published, key=str) == [1, None]
+    assert first.published == 1
+    assert (second.published, "changed meanwhile" in second.said) == (None, True)
     assert shown["looks"] == 1
     assert [one["version"] for one in shown["versions"]] == [1]
 
@@ -674,14 +686,27 @@ async def test_a_candidate_that_fails_changes_nothing_but_says_why(school):
 
 
 async def test_a_candidate_that_answers_less_than_the_version_that_serves_is_not_published(school, taught):
-    await taught(explore=0.9)
-    school.engine.contrary = lambda text: crc32(text.encode()) % 4 == 0
-    await school.ask_all(traffic(400, seed=40))
+    await taught(explore=0.9, spot_check=0.0)
+    await school.ask_all(traffic(330, seed=40))
+    await school.watcher.flush()
+    (record,) = await learners(school.store)
 
-    (look,) = await school.refit()
+    look = await school.refitter(Timid(static_vectors())).look(record, lambda share: None)
+    await school.sync.refresh()
 
     assert look.published is None
+    assert "of the newest rows, and version 1 does" in look.said
     assert (await school.show())["table"]["version"] == 1
+
+
+class Timid(StaticStudent):
+    """Claims to be unsure of two thirds of what it has not seen."""
+
+    def fit(self, seen, answers, options, progress):
+        fitted = super().fit(seen, answers, options, progress)
+        least = np.quantile([verdict.confidence for verdict in fitted.rehearsal], 2 / 3)
+        shy = [one if one.confidence > least else replace(one, confidence=np.nan) for one in fitted.rehearsal]
+        return Fitted(fitted.table, shy)
 
 
 async def test_an_outage_of_the_store_loses_no_more_rows_than_the_bound_and_promotes_nothing(tmp_path):
@@ -809,6 +834,16 @@ class TestBeforeItServes:
 
         assert (shown["table"]["version"], shown["status"]["state"]) == (1, "active")
         assert (shown["following"]["version"], shown["following"]["state"]) == (2, "timing")
+
+    async def test_a_version_that_was_withdrawn_does_not_serve_meanwhile(self, school, taught):
+        await taught()
+        withdrawn = Revocation(1, 900.0, "errors", is_final=True)
+        await promoted_again(school, timed=False, revoked=(withdrawn,))
+
+        (answer,) = await school.ask_all(["lost my card please"])
+
+        assert (await school.show())["status"]["state"] == "timing"
+        assert (answer["answered_by"], answer["certified_reason"]) == ("model", "being_timed")
 
     async def test_it_waits_for_an_engine_that_does_not_answer(self, school):
         await school.learn()
