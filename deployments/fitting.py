@@ -2,18 +2,20 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from config.paths import CHECKOUT
 from config.settings import AppConfig
 from core.engines.artefact import FOLDER
 from core.engines.base import Engine
-from core.errors import EngineUnavailable, FitFailed
+from core.errors import EngineUnavailable, FitFailed, InvalidRequest, Problem, SettingsError
 from core.routing import no_vectors
 from core.tables.certificate import Certificate
 from core.tables.guard import Tried, choose
 from core.tables.watching import Tail
 from core.tasks.lesson import Lesson, Trained, Wanted, objects_of, ref_of
-from core.tasks.record import State, TaskRecord
+from core.tasks.record import FastTableSettings, State, TaskRecord
 from deployments.fast_table import RemoteEncoder
 from deployments.lessons import Event, teach_remotely
 from deployments.tables_on_node import read_table
@@ -21,6 +23,10 @@ from deployments.timing import Stopwatch
 
 Teach = Callable[[Lesson, Wanted], AsyncIterator[Event]]
 Tell = Callable[[str, float], None]  # "learning" or "timing", share done
+
+
+def _anything(_wanted: FastTableSettings) -> None:
+    """Take any student for one that is here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class Means:
     stopwatch: Stopwatch
     wanted: Wanted  # where models are; kind and static model are the task's own
     max_fits: int = 2
+    check: Callable[[FastTableSettings], None] = _anything  # raises where no rows could be made for a task
 
 
 async def fit(
@@ -110,6 +117,26 @@ async def _timed(
     return whole, objects_of(chosen)
 
 
+def refuse_unknown_student(models_dir: Path, wanted: FastTableSettings) -> None:
+    """Refuse a task that no student of this host could learn.
+
+    Raises:
+        InvalidRequest: there is no static model of the name that was given.
+        SettingsError: a model of ours is not there.
+        ArtefactMismatch: it is damaged.
+    """
+    from core.tables.static_vectors import ENGLISH  # noqa: PLC0415  a Router that learns nothing needs none
+    from core.tasks.tokenizer import row_tokenizer  # noqa: PLC0415
+
+    try:
+        row_tokenizer(wanted, models_dir)
+    except SettingsError as error:
+        if wanted.kind == "encoder" or wanted.static_model == ENGLISH:
+            raise  # the operator's to mend; any other is the caller's choice
+        problem = Problem(("body", "fast_table", "static_model"), error.problem, "value_error")
+        raise InvalidRequest((problem,)) from None
+
+
 def means_of(config: AppConfig, engine: Engine, encoder: RemoteEncoder | None) -> Means:
     """What learning takes, from the settings."""
     models_dir = CHECKOUT / config.engine.models_dir
@@ -126,4 +153,5 @@ def means_of(config: AppConfig, engine: Engine, encoder: RemoteEncoder | None) -
         ),
         wanted=Wanted("static", "english", str(models_dir), str(models_dir / FOLDER)),
         max_fits=config.tasks.max_fits,
+        check=partial(refuse_unknown_student, models_dir),
     )

@@ -185,6 +185,7 @@ class Router:
                 BodyLimits(wanted.max_body_bytes, limits.receive_s),
                 wanted.max_examples,
                 limits.max_state_chars,
+                wanted.max_rows,
                 wanted.register_wait_s,
                 wanted.read_only,
             ),

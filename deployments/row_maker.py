@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from core.consulting import EncodeTexts, Vector
 from core.contract.answers import top_option
@@ -16,13 +16,15 @@ from core.tasks.record import FastTableSettings, TaskRecord
 from core.tasks.registration import option_names
 from core.tasks.rows import Drawn, Row, about
 
+ENCODED_AT_ONCE: Final = 16  # a batch that is done well within the deadline of an encoder
+
 if TYPE_CHECKING:
     from core.tables.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A decision that a row is made of. It holds the text, so it lives until the next flush and no longer."""
+    """A decision that a row is made of. It holds the text, so it lives until the row is made."""
 
     record: TaskRecord
     question: Question
@@ -48,8 +50,8 @@ class RowMaker:
         self._fingerprint = fingerprint
         self._tokens: dict[tuple[str, str], Tokens] = {}
 
-    async def make(self, raws: Sequence[Raw]) -> list[Row]:
-        """A row for each of some decisions about one task.
+    async def make(self, raws: Sequence[Raw]) -> list[Row | None]:
+        """A row for each of some decisions about one task; None where no sentence vector is to be had now.
 
         Raises:
             SettingsError: the student that the task wants is not on this host.
@@ -60,16 +62,23 @@ class RowMaker:
         wanted = raws[0].record.fast_table
         assert wanted is not None  # or it would not learn
         tokens = await asyncio.to_thread(self._tokens_of, wanted)
-        vectors = await self._vectors(wanted, [raw.state for raw in raws])
-        return await asyncio.to_thread(self._made, raws, tokens, vectors)
+        if wanted.kind == "static":
+            return [*await asyncio.to_thread(self._made, raws, tokens, [None] * len(raws))]
+        vectors = await self._vectors([raw.state for raw in raws])
+        ready = sum(vector is not None for vector in vectors)  # they come in order, until there are no more
+        if not ready:
+            return [None] * len(raws)
+        made = await asyncio.to_thread(self._made, raws[:ready], tokens, vectors[:ready])
+        return [*made, *[None] * (len(raws) - ready)]
 
-    async def _vectors(self, wanted: FastTableSettings, texts: Sequence[str]) -> Sequence[Vector | None]:
-        if wanted.kind != "static":
+    async def _vectors(self, texts: Sequence[str]) -> list[Vector | None]:
+        vectors: list[Vector | None] = []
+        for at in range(0, len(texts), ENCODED_AT_ONCE):
             try:
-                return await self._encode(texts)
+                vectors += await self._encode(texts[at : at + ENCODED_AT_ONCE])
             except RetryLater:
-                pass  # a row without a vector still teaches the students that need none
-        return [None] * len(texts)
+                return [*vectors, *[None] * (len(texts) - len(vectors))]
+        return vectors
 
     def _made(self, raws: Sequence[Raw], tokens: "Tokens", vectors: Sequence[Vector | None]) -> list[Row]:
         record = raws[0].record

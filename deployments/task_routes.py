@@ -62,6 +62,7 @@ class TaskLimits:
     body: BodyLimits
     max_examples: int
     max_state_chars: int
+    max_rows: int
     register_wait_s: float
     read_only: bool
 
@@ -138,7 +139,11 @@ class _Desk:
         replaces, unseen = _intent(request)
         value = await self._body(request)
         wanted = await asyncio.to_thread(
-            read_registration, value, self._limits.max_examples, self._limits.max_state_chars
+            read_registration,
+            value,
+            self._limits.max_examples,
+            self._limits.max_state_chars,
+            self._limits.max_rows,
         )
         done = await self._teaching.register(caller.tenant, wanted, replaces, unseen=unseen)
         self._log("register", caller, wanted.id)
@@ -188,9 +193,10 @@ class _Desk:
         """Keep labels of rows, for the certificates to come."""
         caller = self._writer(request)
         record = self._learner(caller, task_id)
-        labels = read_labels(await self._body(request), record, self._limits.max_examples)
-        await self._tending.label(caller.tenant, task_id, labels)
-        return _json({"labelled": len(labels)})
+        body = await self._body(request)
+        labels = await asyncio.to_thread(read_labels, body, record, self._limits.max_examples)
+        unknown = await self._tending.label(caller.tenant, task_id, labels)
+        return _json({"labelled": len(labels) - len(unknown), "no_such_row": unknown})
 
     async def erase(self, request: Request, task_id: str) -> Response:
         """Forget rows and their labels."""
@@ -227,7 +233,9 @@ class _Desk:
         if done.done():
             record = done.result()
             one = self._registry.get(tenant, task_id)
-            return _json(self._shown(one) if one is not None else public(record))
+            if one is None:
+                return _json(public(record))
+            return _json(self._shown(one, await self._counts(one.record)))
         note = self._teaching.note(tenant, task_id)
         now = self._clock()
         shown = _unmade(note or Note(task_id, "learning", 0.0, now), now)

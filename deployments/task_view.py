@@ -26,8 +26,11 @@ def view(
     """
     record = one.record
     shown = public(record, one.here)
-    if one.following is not None:
+    if one.following is not None and record.table is not None:
         here = one.following.here
+        shown["status"]["reason"] = (
+            f"version {record.table.version} serves until version {one.following.version} was timed"
+        )
         shown["following"] = {
             "version": one.following.version,
             "state": here.state.value,
@@ -78,8 +81,11 @@ def _why_learning(record: TaskRecord, counts: Mapping[str, int] | None) -> str:
     why_not = None if record.learned is None else record.learned.why_not
     begin = "" if why_not is None else f"nothing came of the last look: {why_not}. "
     if counts is None:
-        return f"{begin}{needed} rows are needed for a look, and the store does not say how many there are"
+        return f"{begin}{needed} rows are needed for a look; GET this task to see how many there are"
     had = counts["fresh"]
     if had < needed:
         return f"{begin}{had} rows that may certify have come, and {needed} are needed for a look"
-    return f"{begin}{had} rows have come and {needed} are needed: the next run of `jobs.refit` looks at them"
+    return (
+        f"{begin}{had} rows have come and {needed} are needed: the next run of `jobs.refit` looks at those "
+        "that the present engine answered"
+    )

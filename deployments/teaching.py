@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from core.contract.questions import Question, QuestionReader
 from core.errors import (
     FitFailed,
+    InvalidRequest,
     OperatorError,
     Overloaded,
     PrecedentError,
+    Problem,
     StoreUnavailable,
     TaskBusy,
     TaskNotFound,
@@ -75,9 +77,13 @@ class Teaching:
         before = decoded(entry)
         expected = self._records.expected(tenant, wanted.id, entry, replaces, unseen=unseen)
         record = _record_of(tenant, wanted, before, self._clock())
+        if before is not None and before.learns and not _teaches_the_same_question(record, before):
+            if replaces is None and not unseen:
+                raise InvalidRequest((_LOSES_ROWS,))
+            await self._records.clear(tenant, wanted.id)
         if wanted.fast_table is None or wanted.certify is None or wanted.fast_table.learn:
-            if before is not None and about(before, "") != about(record, ""):
-                await self._records.clear(tenant, wanted.id)  # its rows are about another question
+            if wanted.fast_table is not None and wanted.fast_table.learn:
+                await asyncio.to_thread(self._means.check, wanted.fast_table)
             record = _unfitted(record, before)
             done: asyncio.Future[TaskRecord] = asyncio.get_running_loop().create_future()
             done.set_result(await self._records.write(record, expected, {}))
@@ -223,30 +229,37 @@ class Teaching:
             del self._fits[key]
 
 
+_LOSES_ROWS = Problem(
+    ("body", "questions"),
+    "the task has rows about another question, context or kind of student, and they would go; say so with "
+    "?replace=1, or register this one under another id",
+    "value_error",
+)
+
+
+def _teaches_the_same_question(record: TaskRecord, before: TaskRecord) -> bool:
+    """Whether rows that one task learned from are rows of the other."""
+    return about(before, "") == about(record, "") and _student(before) == _student(record)
+
+
+def _student(record: TaskRecord) -> tuple[str, str] | None:
+    wanted = record.fast_table
+    return None if wanted is None else (wanted.kind, wanted.static_model)
+
+
 def _unfitted(record: TaskRecord, before: TaskRecord | None) -> TaskRecord:
     """A record that nothing is fitted for now: it learns from traffic, or not at all."""
     if record.fast_table is None or record.certify is None:
         reason = "no table was asked for" if record.fast_table is None else "it is not to be certified"
         return replace(record, state=State.OFF, reason=reason, versions=(), revoked=())
     learned = Learned()
-    if before is not None and before.learns and about(before, "") == about(record, ""):
+    if before is not None and before.learns and _teaches_the_same_question(record, before):
         learned = before.learned or learned
-        if _teaches_the_same(record, before):
+        if record.certify == before.certify:
             return replace(
                 record, table=before.table, state=before.state, reason=before.reason, learned=learned
             )
     return replace(record, state=State.LEARNING, reason="it has no table yet", learned=learned)
-
-
-def _teaches_the_same(record: TaskRecord, before: TaskRecord) -> bool:
-    """Whether a table that was learned before is what is wanted now."""
-    one, other = record.fast_table, before.fast_table
-    assert one is not None  # both learn
-    assert other is not None
-    return record.certify == before.certify and (one.kind, one.static_model) == (
-        other.kind,
-        other.static_model,
-    )
 
 
 def _record_of(tenant: str, wanted: Registration, before: TaskRecord | None, now: float) -> TaskRecord:
@@ -263,11 +276,11 @@ def _record_of(tenant: str, wanted: Registration, before: TaskRecord | None, now
         created_at=now if before is None else before.created_at,
         updated_at=now,
     )
-    same = before is not None and about(before, "") == about(record, "")
-    if before is not None and same and before.certify == record.certify:
-        # The versions answer the same question under the same promise, so they can be rolled back to.
-        return replace(record, versions=before.versions, revoked=before.revoked)
-    return record
+    if before is None or not _teaches_the_same_question(record, before):
+        return record
+    # Versions that make the same promise about the same question can be rolled back to.
+    versions = before.versions if before.certify == record.certify else ()
+    return replace(record, versions=versions, revoked=before.revoked)
 
 
 def _question(record: TaskRecord) -> Question:

@@ -52,15 +52,24 @@ class Tending:
         await self._records.serve()
         return written
 
-    async def label(self, tenant: str, task_id: str, labels: Mapping[str, int]) -> None:
+    async def label(self, tenant: str, task_id: str, labels: Mapping[str, int]) -> list[str]:
         """Keep what somebody says is right; a later label of a row takes the place of an earlier one.
+
+        Returns:
+            The ids for which there is no row, so that nothing was kept of them.
 
         Raises:
             StoreUnavailable: some may have been kept.
         """
-        series = Series(tenant, task_id, LABELS)
-        rows = [(row, encode_label(option)) for row, option in labels.items()]
-        await self._store.replace_rows(series, rows, self._max_rows)
+        await self._flush()
+        known: set[str] = set()
+        for name in SERIES:
+            if name != LABELS:
+                known |= await self._store.known_rows(Series(tenant, task_id, name), [*labels])
+        rows = [(row, encode_label(option)) for row, option in labels.items() if row in known]
+        # There are two series of rows to label.
+        await self._store.replace_rows(Series(tenant, task_id, LABELS), rows, 2 * self._max_rows)
+        return [row for row in labels if row not in known]
 
     async def erase(self, tenant: str, task_id: str, rows: Sequence[str]) -> int:
         """Forget rows and their labels; return how many rows there were.
@@ -138,7 +147,8 @@ def rolled_back(before: TaskRecord, version: int, now: float, by: str) -> TaskRe
     else:
         others = tuple(one for one in before.revoked if one.version != version)
         record = replace(before, table=ref, revoked=others, state=State.ACTIVE, updated_at=now)
-        record = replace(record, reason=f"{by} rolled back from version {left} to version {version}")
+        from_left = "" if left is None else f" from version {left}"
+        record = replace(record, reason=f"{by} rolled back{from_left} to version {version}")
         if left is None or left == version or before.is_revoked(left):
             return record
         return record.with_revoked(Revocation(left, now, f"rolled back to version {version}", is_final=False))

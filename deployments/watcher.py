@@ -28,6 +28,7 @@ from deployments.timing import HostTimings
 log = logging.getLogger("ray.serve.precedent")
 
 MAX_HELD = 100_000  # sightings of one version that wait for the store
+HOLD_TEXT_S = 60.0  # for a student that needs a sentence vector, while no encoder answers
 ATTEMPTS = 5  # at telling, while other Routers tell, too
 
 Task = tuple[str, str]  # tenant, id
@@ -196,7 +197,13 @@ class Watcher:
             self._rows.lost[task] += len(raws)
             return
         for raw, row in zip(raws, rows, strict=True):
-            self._rows.add(series_of(raw.record, row.drawn.series), raw.key.hex(), row.encode())
+            if row is not None:
+                self._rows.add(series_of(raw.record, row.drawn.series), raw.key.hex(), row.encode())
+            elif self._clock() < raw.at + HOLD_TEXT_S and self._raws < self._rows.max_pending:
+                self._raws += 1
+                self._raw[task].append(raw)
+            else:
+                self._rows.lost[task] += 1
 
     async def _tell(self, task: Task) -> bool:
         """Add what was seen here to what all have seen, and act on it; False when the store is away."""

@@ -28,6 +28,7 @@ from core.tasks.record import FastTableSettings, TaskRecord
 from core.tasks.refitter import Refitter, learners
 from core.tasks.stores import open_task_store
 from core.tasks.stores.base import TaskStore
+from core.tasks.stores.sqlite import SqliteTaskStore
 
 NICENESS = 10  # the CPU is for those who serve
 
@@ -117,7 +118,11 @@ async def _run(wanted: argparse.Namespace) -> int:
     url = wanted.store or config.tasks.store or config.store
     models_dir = wanted.home / config.engine.models_dir
     spec = config.engine.spec(wanted.home)
-    store = open_task_store(absolute_store(url, wanted.home))
+    where = absolute_store(url, wanted.home)
+    store = open_task_store(where)
+    if isinstance(store, SqliteTaskStore) and not store.path.exists():
+        problem = f"{where}: no task was ever kept there; name the right one, or the right --home"
+        raise SettingsError("--store", problem)
 
     def student_of(settings: FastTableSettings) -> RowStudent:
         return row_student(settings, models_dir)
@@ -129,9 +134,9 @@ async def _run(wanted: argparse.Namespace) -> int:
             return 0
         found = await job.once(wanted.task, wanted.tenant)
         if not found:
-            what = "no task learns from traffic" if wanted.task is None else f"no task {wanted.task!r} does"
+            which = "no task" if wanted.task is None else f"no task {wanted.task!r}"
             hint = "register one with fast_table.learn, or name its --tenant, or the right --store or --home"
-            print(f"{what} in {absolute_store(url, wanted.home)}; {hint}", file=sys.stderr)
+            print(f"{which} learns from traffic in {where}; {hint}", file=sys.stderr)
             return 2 if wanted.task is not None else 0
         return 0
     finally:
@@ -148,6 +153,13 @@ async def _until_told(task: asyncio.Task[None]) -> None:
         return
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 86_400.0:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 86400 seconds")
+    return seconds
+
+
 def _say(text: str) -> None:
     print(text, flush=True)
 
@@ -161,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
         "--watch",
         nargs="?",
         const=5.0,
-        type=float,
+        type=_seconds,
         metavar="SECONDS",
         help="look at every task again and again, so often (5)",
     )

@@ -1,8 +1,8 @@
 """Exact bounds on an error rate from a sample of it."""
 
-import math
-
 from scipy.special import betaincinv
+
+from core.tables.spending import fewest_all_right
 
 
 def upper_bound(errors: int, n: int, delta: float) -> float:
@@ -21,19 +21,6 @@ def upper_bound(errors: int, n: int, delta: float) -> float:
     if n == 0 or errors >= n:
         return 1.0
     return float(betaincinv(errors + 1, n - errors, 1.0 - delta))
-
-
-def fewest_all_right(alpha: float, delta: float) -> int:
-    """The fewest answers, all of them right, that prove an error rate of at most `alpha`.
-
-    The smallest n with (1 - alpha)^n <= delta.
-    """
-    n = math.ceil(math.log(delta) / math.log1p(-alpha))
-    while n > 1 and (1.0 - alpha) ** (n - 1) <= delta:  # the logarithms may be off in the last bit
-        n -= 1
-    while (1.0 - alpha) ** n > delta:
-        n += 1
-    return n
 
 
 def fewest_with(errors: int, alpha: float, delta: float) -> int:

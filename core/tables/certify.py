@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr
 
-from core.tables.bounds import fewest_all_right, fewest_with, upper_bound
+from core.tables.bounds import fewest_with, upper_bound
 from core.tables.certificate import Certificate
+from core.tables.spending import fewest_all_right
 
 STEPS = 100  # thresholds that may be tried
 

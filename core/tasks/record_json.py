@@ -80,6 +80,9 @@ def public(record: TaskRecord, here: Here | None = None) -> dict[str, Any]:
     state, reason = record.state, record.reason
     if here is not None and state is State.ACTIVE:
         state, reason = here.state, here.reason
+    text = WORDS[state]
+    if state is State.ACTIVE and record.fast_table is not None and record.fast_table.mode == "shadow":
+        text = "The table decides, the engine answers, and the two are compared."
     per_option = () if record.table is None else record.table.per_option
     shown: dict[str, Any] = {
         "format": FORMAT,
@@ -96,7 +99,7 @@ def public(record: TaskRecord, here: Here | None = None) -> dict[str, Any]:
         "looks": record.looks,
         "fast_table": False if record.fast_table is None else asdict(record.fast_table),
         "fast_table_report": dict(record.report) or None,
-        "status": {"state": state.value, "reason": reason, "text": WORDS[state]},
+        "status": {"state": state.value, "reason": reason, "text": text},
         "store_version": record.version,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
@@ -152,7 +155,7 @@ def summary(certificate: Certificate) -> str:
     if certificate.level_error:
         wrong = f"off by more than {certificate.level_error} level"
     return (
-        f"at most {certificate.alpha:.3g} of the answers with confidence {certificate.threshold:.4f} or more "
+        f"at most {certificate.alpha:.3g} of the answers with confidence {certificate.threshold:.6g} or more "
         f"are {wrong}, with probability {1 - certificate.delta:.3g}; {certificate.errors} of "
         f"{certificate.certified_n} were, and {certificate.certified_share:.1%} of the held-out inputs are "
         "covered"

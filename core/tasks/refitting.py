@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.contract.questions import QuestionReader
-from core.tables.bounds import fewest_all_right
-from core.tables.spending import share
+from core.tables.spending import fewest_all_right, share
 from core.tables.split import distinct, split
 from core.tables.students import Answers, Seen, Student
 from core.tables.table import Table

@@ -1,5 +1,6 @@
 """What a caller asks for when it registers a task, certifies it again, or brings one from elsewhere."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any, Final, TypeVar
 from core.contract.questions import Choice, Noul, Question, QuestionReader, Score, asked_as, text_of
 from core.contract.strict_json import encode
 from core.errors import InvalidRequest, Problem
+from core.tables.spending import fewest_all_right, share
 from core.tasks.record import CertifySettings, FastTableSettings, TaskRecord
 
 MAX_ID_CHARS: Final = 128
@@ -15,6 +17,8 @@ MAX_CONTEXT_CHARS: Final = 100_000
 KINDS: Final = ("static", "encoder", "auto")
 ENOUGH_PROBLEMS: Final = 20
 
+LEAST_ALPHA: Final = 1e-6  # less takes more examples than anybody has
+MAX_COUNT: Final = 1_000_000_000
 FEWEST_ROWS: Final = 100  # less neither teaches nor proves anything
 ROW_ID: Final = re.compile(r"[0-9a-f]{32}")
 FAST_TABLE: Final = (
@@ -68,6 +72,7 @@ def read_registration(
     value: Any,  # noqa: ANN401
     max_examples: int = 100_000,
     max_state_chars: int = 200_000,
+    max_rows: int = 50_000,
 ) -> Registration:
     """Read a body.
 
@@ -75,13 +80,14 @@ def read_registration(
         value: any JSON value.
         max_examples: in either list.
         max_state_chars: of one example.
+        max_rows: that a task may wait for.
 
     Raises:
         InvalidRequest: what is wrong with it, at least the first `ENOUGH_PROBLEMS`.
     """
     reader = _Reader(max_examples, max_state_chars)
     if _learns(value):
-        return _learner(reader, value)
+        return _learner(reader, value, max_rows)
     body = reader.members(("body",), value, ("id", "examples"), ("context", "certify", "fast_table"))
     task_id = reader.task_id(body.get("id"))
     context = reader.context(body.get("context"))
@@ -98,12 +104,23 @@ def read_registration(
 
 
 def _learns(value: Any) -> bool:  # noqa: ANN401  any JSON value
-    fast_table = value.get("fast_table") if isinstance(value, dict) else None
-    return isinstance(fast_table, dict) and fast_table.get("learn") is True
+    """Whether a body is meant for a task that learns from traffic."""
+    if not isinstance(value, dict):
+        return False
+    fast_table = value.get("fast_table")
+    if isinstance(fast_table, dict) and fast_table.get("learn", False) is not False:
+        return True
+    return "questions" in value and "examples" not in value
 
 
-def _learner(reader: "_Reader", value: dict[str, Any]) -> Registration:
+def _learner(reader: "_Reader", value: dict[str, Any], max_rows: int) -> Registration:
     """A task that learns from traffic: a question, and no examples."""
+    at: Loc = ("body", "fast_table", "learn")
+    wanted = value.get("fast_table")
+    if not isinstance(wanted, dict) or wanted.get("learn") is not True:
+        msg = "must be true for a task that has questions and no examples"
+        reader.refuse(at, msg, "value_error")
+        reader.stop_if_wrong()
     if "examples" in value:
         msg = "are not for a task that learns from traffic; leave them out, or leave out fast_table.learn"
         reader.refuse(("body", "examples"), msg, "value_error")
@@ -122,6 +139,10 @@ def _learner(reader: "_Reader", value: dict[str, Any]) -> Registration:
     if fast_table is not None and fast_table.kind == "auto":
         msg = "must be static or encoder for a task that learns from traffic: rows are made for one student"
         reader.refuse(("body", "fast_table", "kind"), msg, "value_error")
+    reader.stop_if_wrong()
+    assert certify is not None  # or it would have been refused
+    assert fast_table is not None  # it says `learn`
+    reader.rows_that_can_prove(certify, fast_table, max_rows)
     reader.stop_if_wrong()
     nothing = Examples((), ())
     return Registration(
@@ -149,8 +170,9 @@ def read_labels(value: Any, record: TaskRecord, max_labels: int) -> dict[str, in
         given = reader.members((*at, index), one, ("row", "answer"), ())
         row = reader.row((*at, index, "row"), given.get("row"))
         label = reader.label((*at, index, "answer"), given, asked.question, named)
-        if row is not None and label is not None:
-            labels[row] = label
+        if row is not None and label is not None and labels.setdefault(row, label) != label:
+            msg = f"{row} is labelled twice in this request, and otherwise before"
+            reader.refuse((*at, index, "row"), msg, "value_error")
         if len(reader.problems) >= ENOUGH_PROBLEMS:
             break
     reader.stop_if_wrong()
@@ -272,6 +294,8 @@ class _Reader:
         if not 1 <= len(value) <= MAX_ID_CHARS or not value.isprintable() or "/" in value or "@" in value:
             wanted = f"must be 1 to {MAX_ID_CHARS} printable characters without / and @"
             self.refuse(at, f"{wanted}, and has {len(value)}", "value_error")
+        elif value in (".", ".."):
+            self.refuse(at, "must not be . or .., which mean something else in an address", "value_error")
         return value
 
     def context(self, value: Any) -> str | None:  # noqa: ANN401
@@ -424,12 +448,13 @@ class _Reader:
         self, at: Loc, given: Mapping[str, Any], asked: _Asked, default: CertifySettings
     ) -> CertifySettings:
         shares = {
-            name: self._share((*at, name), given.get(name, getattr(default, name)))
-            for name in ("alpha", "delta", "holdout")
+            name: self._share((*at, name), given.get(name, getattr(default, name)), least)
+            for name, least in (("alpha", LEAST_ALPHA), ("delta", LEAST_ALPHA), ("holdout", 0.0))
         }
         least = given.get("min_examples", default.min_examples)
-        if least is not None and (not isinstance(least, int) or isinstance(least, bool) or least < 1):
-            self.refuse((*at, "min_examples"), "must be a whole number of at least 1", "value_error")
+        if least is not None and not _is_count(least, 1):
+            msg = f"must be a whole number from 1 to {MAX_COUNT}"
+            self.refuse((*at, "min_examples"), msg, "value_error")
             least = None
         level_error = given.get("level_error", default.level_error)
         if level_error not in (0, 1) or isinstance(level_error, bool):
@@ -439,9 +464,11 @@ class _Reader:
             self.refuse((*at, "level_error"), "is for score questions only; leave it out", "value_error")
         return CertifySettings(**shares, min_examples=least, level_error=level_error)
 
-    def _share(self, at: Loc, value: Any) -> float:  # noqa: ANN401
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < 1.0:
-            self.refuse(at, "must be a number above 0 and below 1", "value_error")
+    def _share(self, at: Loc, value: Any, least: float) -> float:  # noqa: ANN401
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0.0 < value < 1.0 or value < least:
+            wanted = f"from {least:f}" if least else "above 0"
+            self.refuse(at, f"must be a number {wanted} and below 1", "value_error")
             return 0.5
         return float(value)
 
@@ -467,8 +494,8 @@ class _Reader:
             )
         }
         least = given.get("min_rows", 1_000)
-        if not isinstance(least, int) or isinstance(least, bool) or least < FEWEST_ROWS:
-            msg = f"must be a whole number of at least {FEWEST_ROWS}"
+        if not _is_count(least, FEWEST_ROWS):
+            msg = f"must be a whole number from {FEWEST_ROWS} to {MAX_COUNT}"
             self.refuse((*at, "min_rows"), msg, "value_error")
             least = FEWEST_ROWS
         return FastTableSettings(
@@ -480,6 +507,25 @@ class _Reader:
             on_revoke=self._one_of(at, given, "on_revoke", ("drop", "keep")),
             **shares,
         )
+
+    def rows_that_can_prove(
+        self, certify: CertifySettings, fast_table: FastTableSettings, max_rows: int
+    ) -> None:
+        """Refuse to wait for rows that can never prove anything, or never come."""
+        floor = fewest_all_right(certify.alpha, share(certify.delta, 1, 1))
+        needed = max(floor, certify.min_examples or 0)
+        held = round(fast_table.min_rows * certify.holdout)
+        at: Loc = ("body", "fast_table", "min_rows")
+        if held < needed:
+            self.refuse(
+                at,
+                f"{fast_table.min_rows} at holdout {certify.holdout:g} leave {held} to certify on, and that "
+                f"takes {needed}: ask for {math.ceil(needed / certify.holdout)}",
+                "value_error",
+            )
+        elif fast_table.min_rows > max_rows:
+            msg = f"is {fast_table.min_rows}, and {max_rows} are kept here (tasks.max_rows)"
+            self.refuse(at, msg, "value_error")
 
     def _one_of(self, at: Loc, given: Mapping[str, Any], name: str, allowed: tuple[T, ...]) -> T:
         """A member that is one of a few; the first where it is left out."""
@@ -495,6 +541,10 @@ class _Reader:
             self.refuse(at, "must be a number from 0 and below 1", "value_error")
             return 0.0
         return float(value)
+
+
+def _is_count(value: Any, least: int) -> bool:  # noqa: ANN401
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MAX_COUNT
 
 
 def _as_json(value: object) -> str:

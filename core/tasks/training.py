@@ -12,10 +12,9 @@ from core.contract.questions import Question, Score
 from core.contract.strict_json import encode
 from core.errors import InvalidRequest, Problem
 from core.tables import container
-from core.tables.bounds import fewest_all_right
 from core.tables.certificate import Certificate
 from core.tables.certify import Outcomes, Sample, certify
-from core.tables.spending import share
+from core.tables.spending import fewest_all_right, share
 from core.tables.split import distinct, input_digest, split
 from core.tables.students import Answers, Seen, Student
 from core.tables.table import Table

@@ -200,7 +200,7 @@ class School:
 
     def _app(self) -> HttpApp:
         limits = TaskLimits(
-            BodyLimits(MAX_BYTES, 60.0), self.max_examples, 1_000, self.wait_s, self.read_only
+            BodyLimits(MAX_BYTES, 60.0), self.max_examples, 1_000, self.max_rows, self.wait_s, self.read_only
         )
         routes = task_routes(
             self.registry,

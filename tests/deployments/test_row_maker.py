@@ -8,7 +8,7 @@ from core.tables.tokens import Tokens
 from core.tasks.record import FastTableSettings
 from core.tasks.rows import Drawn, about
 from core.tasks.tokenizer import row_tokenizer
-from deployments.row_maker import Raw, RowMaker
+from deployments.row_maker import ENCODED_AT_ONCE, Raw, RowMaker
 from jobs.models import MODELS_DIR, prepare
 from tests.core.tasks.tables import CHOICE, record
 
@@ -44,6 +44,7 @@ async def test_features_are_those_that_the_student_will_see_in_no_order(kind):
     tokens = Tokens(row_tokenizer(FastTableSettings(kind), MODELS_DIR))
 
     for row, seen in zip(made, tokens.features(TEXTS), strict=True):
+        assert row is not None
         assert row.features.tolist() == sorted(seen.tolist())
         assert (row.tokenizer, row.top, row.answer) == (tokens.digest, 1, (0.25, 0.75))
         assert row.about == about(raws(kind)[0].record, "fake-0")
@@ -53,14 +54,24 @@ async def test_a_student_that_reads_vectors_gets_them_with_the_rows():
     static = await RowMaker(MODELS_DIR, no_encoder, "fake-0").make(raws())
     made = await RowMaker(MODELS_DIR, encode, "fake-0").make(raws("encoder"))
 
-    assert [row.vector for row in static] == [None, None]
-    assert [row.vector.tolist() for row in made if row.vector is not None] == [[17.0] * 4, [20.0] * 4]
+    assert [row.vector for row in static if row is not None] == [None, None]
+    vectors = [row.vector for row in made if row is not None]
+    assert [vector.tolist() for vector in vectors if vector is not None] == [[17.0] * 4, [20.0] * 4]
 
 
-async def test_while_no_encoder_answers_rows_are_made_without_a_vector():
-    made = await RowMaker(MODELS_DIR, no_encoder, "fake-0").make(raws("encoder"))
+async def test_what_no_encoder_answers_for_is_no_row_yet():
+    calls = []
 
-    assert [row.vector for row in made] == [None, None]
+    async def encode_once(texts):
+        calls.append(len(texts))
+        if len(calls) > 1:
+            raise EngineUnavailable("none is up any more")
+        return await encode(texts)
+
+    made = await RowMaker(MODELS_DIR, encode_once, "fake-0").make(raws("encoder", TEXTS * 20))
+
+    assert [row is None for row in made] == [False] * ENCODED_AT_ONCE + [True] * (40 - ENCODED_AT_ONCE)
+    assert await RowMaker(MODELS_DIR, no_encoder, "fake-0").make(raws("encoder")) == [None, None]
 
 
 async def test_spellings_of_one_text_are_one_input():
@@ -68,6 +79,9 @@ async def test_spellings_of_one_text_are_one_input():
         raws(texts=["Where is my card?", " where  is my CARD?", "Where is my card"])
     )
 
+    assert one is not None
+    assert other is not None
+    assert another is not None
     assert one.input == other.input != another.input
 
 

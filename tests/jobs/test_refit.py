@@ -103,7 +103,15 @@ async def test_watching_goes_on_while_the_store_is_away_and_says_so_once():
 
 class TestTheCommand:
     @pytest.mark.parametrize(
-        "arguments", [[], ["--all", "--watch"], ["--task", "a", "--all"], ["--watch", "often"]]
+        "arguments",
+        [
+            [],
+            ["--all", "--watch"],
+            ["--task", "a", "--all"],
+            ["--watch", "often"],
+            ["--watch", "-5"],
+            ["--watch", "nan"],
+        ],
     )
     def test_wants_to_know_which_tasks(self, arguments, capsys):
         with pytest.raises(SystemExit) as ended:
@@ -114,11 +122,23 @@ class TestTheCommand:
     def test_names_the_store_in_which_no_task_learns(self, tmp_path, capsys):
         url = f"sqlite:///{tmp_path}/decisions.db"
 
+        async def keep():
+            store = open_task_store(url)
+            await store.put("acme", "labelled", encode(record("labelled")), 0, 1.0)
+            await store.close()
+
+        asyncio.run(keep())
+
         assert main(["--all", "--store", url]) == 0
         assert main(["--task", "support", "--store", url]) == 2
         said = capsys.readouterr().err
-        assert f"no task 'support' does in {url}" in said
+        assert f"no task 'support' learns from traffic in {url}" in said
         assert "--home" in said
+
+    def test_makes_no_store_where_there_is_none(self, tmp_path, capsys):
+        assert main(["--all", "--store", f"sqlite:///{tmp_path}/none/decisions.db"]) == 2
+        assert "no task was ever kept there" in capsys.readouterr().err
+        assert [*tmp_path.iterdir()] == []
 
     def test_says_what_is_wrong_with_the_settings(self, tmp_path, capsys):
         assert main(["--all", "--settings", str(tmp_path / "none.yaml")]) == 2

@@ -32,6 +32,10 @@ class MemoryRowStore:
         found = (row for row in self._kept_rows[series].values() if row.number > after)
         return [row for row, _ in zip(found, range(limit), strict=False)]
 
+    async def known_rows(self, series: Series, ids: Sequence[str]) -> set[str]:
+        """Those of some ids that have a row."""
+        return {*ids} & self._kept_rows[series].keys()
+
     async def erase_rows(self, series: Series, ids: Sequence[str]) -> int:
         """Remove rows; return how many there were."""
         kept = self._kept_rows[series]

@@ -229,6 +229,15 @@ class RedisTaskStore:
                 break
         return found
 
+    async def known_rows(self, series: Series, ids: Sequence[str]) -> set[str]:
+        """Those of some ids that have a row."""
+        values, known = self._row_keys(series)[0], set[str]()
+        for at in range(0, len(ids), ROWS_AT_ONCE):
+            part = [*ids[at : at + ROWS_AT_ONCE]]
+            found = await self._ask("known_rows", lambda db, part=part: db.hmget(values, part))  # type: ignore[misc]
+            known.update(row_id for row_id, value in zip(part, found, strict=True) if value is not None)
+        return known
+
     async def erase_rows(self, series: Series, ids: Sequence[str]) -> int:
         """Remove rows; return how many there were."""
         parts = [ids[at : at + ROWS_AT_ONCE] for at in range(0, len(ids), ROWS_AT_ONCE)]

@@ -46,6 +46,10 @@ class RowStore(Protocol):
         """At most `limit` rows with a number above `after`, the lowest first."""
         ...
 
+    async def known_rows(self, series: Series, ids: Sequence[str]) -> set[str]:
+        """Those of some ids that have a row."""
+        ...
+
     async def erase_rows(self, series: Series, ids: Sequence[str]) -> int:
         """Remove rows; return how many there were."""
         ...

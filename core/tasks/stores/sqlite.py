@@ -44,7 +44,7 @@ class SqliteTaskStore:
     """A `TaskStore` in one file, made where there is none, readable by its owner only."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._worker = Worker("precedent-tasks")
         self._db: sqlite3.Connection | None = None
 
@@ -115,6 +115,10 @@ class SqliteTaskStore:
         """At most `limit` rows with a number above `after`."""
         return await self._use("read_rows", lambda db: sqlite_rows.read(db, series, after, limit))
 
+    async def known_rows(self, series: Series, ids: Sequence[str]) -> set[str]:
+        """Those of some ids that have a row."""
+        return await self._use("known_rows", lambda db: sqlite_rows.known(db, series, ids))
+
     async def erase_rows(self, series: Series, ids: Sequence[str]) -> int:
         """Remove rows; return how many there were."""
         return await self._change("erase_rows", lambda db: sqlite_rows.erase(db, series, ids))
@@ -151,7 +155,7 @@ class SqliteTaskStore:
     def _guarded(self, operation: str, call: Callable[[sqlite3.Connection], T]) -> T:
         try:
             if self._db is None:
-                self._db = _open(self._path)
+                self._db = _open(self.path)
             return call(self._db)
         except (sqlite3.Error, OSError) as error:
             self._close()

@@ -43,6 +43,12 @@ def read(db: sqlite3.Connection, series: Series, after: int, limit: int) -> list
     ]
 
 
+def known(db: sqlite3.Connection, series: Series, ids: Sequence[str]) -> set[str]:
+    """Those of some ids that have a row."""
+    select = f"SELECT id FROM learned_row WHERE {OF} AND id IN (SELECT value FROM json_each(:ids))"
+    return {row_id for (row_id,) in db.execute(select, _of(series) | {"ids": json.dumps([*ids])})}
+
+
 def erase(db: sqlite3.Connection, series: Series, ids: Sequence[str]) -> int:
     """Remove rows; return how many there were."""
     delete = f"DELETE FROM learned_row WHERE {OF} AND id IN (SELECT value FROM json_each(:ids))"

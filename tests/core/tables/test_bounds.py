@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from core.tables.bounds import fewest_all_right, fewest_with, upper_bound
-from core.tables.spending import share
+from core.tables.bounds import fewest_with, upper_bound
+from core.tables.spending import fewest_all_right, share
 
 
 @pytest.mark.parametrize(

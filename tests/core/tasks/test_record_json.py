@@ -97,7 +97,7 @@ class TestWhatCallersSee:
         assert (shown["certified_share"], shown["certified_n"], shown["errors_at_threshold"]) == (0.8, 80, 0)
         assert shown["error_rate_at_threshold"] == 0.0
         assert shown["upper_bound_at_threshold"] == 0.04
-        assert "at most 0.05 of the answers with confidence 0.8000 or more are wrong" in shown["summary"]
+        assert "at most 0.05 of the answers with confidence 0.8 or more are wrong" in shown["summary"]
 
     def test_is_why_nothing_is_certified(self):
         shown = public(whole(inf))["certificate"]

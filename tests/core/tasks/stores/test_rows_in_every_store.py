@@ -33,6 +33,16 @@ async def test_a_series_without_rows_has_none(store):
     assert await store.add_rows(ROWS, [], MANY) == 0
 
 
+async def test_which_rows_are_there_is_told_by_their_ids(store):
+    await store.add_rows(ROWS, rows(0, 1_200), MANY)
+
+    asked = [f"id-{n}" for n in range(600, 1_800)]
+    assert await store.known_rows(ROWS, asked) == {f"id-{n}" for n in range(600, 1_200)}
+    assert (
+        await store.known_rows(Series("other", "support"), asked) == await store.known_rows(ROWS, []) == set()
+    )
+
+
 async def test_a_row_added_again_is_there_once_as_it_was_first(store):
     await store.add_rows(ROWS, [("a", b"1"), ("b", b"2")], MANY)
 
