@@ -48,6 +48,12 @@ def table_answers(service, rows):
     return answers
 
 
+def fitted(record):
+    """The record without what its requests count: the watch goes on, and a fit is a host's own."""
+    versions = [{**version, "watch": None} for version in record["versions"]]
+    return {**record, "fit": None, "versions": versions}
+
+
 def test_a_task_answers_without_a_model_and_after_a_restart_with_the_same_version_and_bytes(
     host, tmp_path_factory
 ):
@@ -76,8 +82,7 @@ def test_a_task_answers_without_a_model_and_after_a_restart_with_the_same_versio
             service.stop()
 
     assert (record["status"]["state"], status) == ("active", 200)
-    again = json.loads(raw)
-    assert {**again, "fit": None} == {**record, "fit": None}
+    assert fitted(json.loads(raw)) == fitted(record)
     assert len(before) >= len(rows) / 2
     assert all(answer["certified"] and answer["answered_by"] == "table" for answer in before.values())
     assert sum(answer["choice"] == right[text] for text, answer in before.items()) >= 0.8 * len(before)
