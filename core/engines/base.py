@@ -27,6 +27,9 @@ class Reading:
     probabilities: tuple[float, ...]
     input_tokens: int = 0  # tokens of this item that the engine read
     truncated: bool = False  # True when part of a text was left out to respect the token limit
+    label_mass: float | None = None  # share of the model's next-token probability that fell on options at all
+    revision: str | None = None  # of the model behind a name that may move, as the model's server reported it
+    reads: int = 1  # how many times the model was asked for this
 
 
 @dataclass(frozen=True, slots=True)
